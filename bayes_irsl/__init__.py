@@ -1,0 +1,43 @@
+"""Bayesian item response scaling laws for language models.
+
+>>> import bayes_irsl as bi
+>>> responses = bi.load_dataset("aime-2025")
+>>> fit = bi.fit(bi.ItemResponse(), responses, method="nuts", seed=0)
+>>> bank = bi.ItemBank.from_fit(fit)
+"""
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "InputError": "errors",
+    "Prior": "priors",
+    "Normal": "priors",
+    "HalfNormal": "priors",
+    "LogNormal": "priors",
+    "ItemPriors": "priors",
+    "ItemResponse": "spec",
+    "Responses": "responses",
+    "read_table": "readers.table",
+    "load_dataset": "datasets",
+    "list_datasets": "datasets",
+    "simulate_responses": "simulate",
+    "Fit": "fitting",
+    "fit": "fitting",
+    "load": "fitting",
+    "ItemBank": "bank",
+    "score": "scoring",
+    "link": "linking",
+}
+__all__ = sorted(_WHERE)  # noqa: PLE0605
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'bayes_irsl' has no attribute {name!r}; it has {__all__}")
+    return getattr(import_module(f"bayes_irsl.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,1 @@
+"""What people use today, implemented fairly: point estimates without a posterior."""

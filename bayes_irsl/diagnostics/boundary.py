@@ -1,0 +1,99 @@
+"""Exact 0 and 1 among probabilities: which rule was used, how many there are, and how much another rule moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayes_irsl.diagnostics.verdicts import Check
+
+
+def boundary_check(fit: Any) -> Check:
+    """Names the rule for exact 0 and 1, and the number of answers that it decides about."""
+    responses, spec = fit.responses, fit.spec
+    if responses.kind != "probability":
+        what = "0/1 answers" if responses.kind == "binary" else "counts of known trials"
+        return Check("exact 0 and 1", "PASS", 0, f"Answers are {what}: exact 0 and 1 need no rule.")
+    zeros, ones = int((responses.answer == 0).sum()), int((responses.answer == 1).sum())
+    n = responses.n_obs
+    counts = f"{zeros:,} answers are exactly 0 and {ones:,} exactly 1, of {n:,}"
+    if zeros + ones == 0:
+        return Check("exact 0 and 1", "PASS", 0, f"{counts}: no rule was needed.")
+    if spec.likelihood == "beta":
+        return Check(
+            "exact 0 and 1",
+            "REVIEW",
+            zeros + ones,
+            f"{counts}; all answers were squeezed to (y (n - 1) + 0.5) / n with n = {spec.squeeze:,}.",
+            "The squeeze decides about the precision: see boundary_sensitivity(fit), or use likelihood='ordered-beta'.",
+        )
+    text = {
+        "ordered-beta": "each end has a cutpoint on the same logit (ordered beta)",
+        "zero-one-beta": "each end has its own probability (zero-one-inflated beta)",
+    }[spec.likelihood]
+    return Check("exact 0 and 1", "PASS", zeros + ones, f"{counts}; {text}, learned from the answers.")
+
+
+def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, seed: int = 0) -> pd.DataFrame:
+    """How much the fit moves under other rules for exact 0 and 1: each rule is fitted by Laplace.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of probabilities that contain exact 0 or 1.
+    rules : list of "ordered-beta", "zero-one-beta" or n of the squeeze, optional
+        By default both, and squeezes with n = all answers and n = 1,000.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        One row a rule: answers at an edge, posterior mean of phi and its 90 % equal-tailed interval, largest change of a
+        posterior mean ability against the given fit in units of its posterior sd, and rank correlation of abilities.
+    """
+    from bayes_irsl.fit import fit as run
+
+    responses = fit.responses
+    rules = rules if rules is not None else ("ordered-beta", "zero-one-beta", max(2, responses.n_obs), 1000)
+    base = _abilities(fit)
+    spread = fit.tree["posterior"].dataset["theta"].std(("chain", "draw")).to_numpy().ravel()
+    rows = {_name(fit.spec): _row(fit, base, base, spread)}
+    for rule in rules:
+        if isinstance(rule, str):
+            spec = replace(fit.spec, likelihood=rule, squeeze=None)
+        else:
+            spec = replace(fit.spec, likelihood="beta", squeeze=int(rule))
+        if _name(spec) not in rows:
+            other = run(spec, responses, method="laplace", seed=seed)
+            rows[_name(spec)] = _row(other, _abilities(other), base, spread)
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
+    table.attrs["interval"] = "equal-tailed, 90%"
+    return table
+
+
+def _name(spec: Any) -> str:
+    return f"squeeze, n = {spec.squeeze:,}" if spec.likelihood == "beta" and spec.squeeze else spec.likelihood
+
+
+def _abilities(fit: Any) -> np.ndarray:
+    return fit.tree["posterior"].dataset["theta"].mean(("chain", "draw")).to_numpy().ravel()
+
+
+def _row(fit: Any, theta: np.ndarray, base: np.ndarray, spread: np.ndarray) -> dict[str, float]:
+    phi = fit.tree["posterior"].dataset["phi"].to_numpy()
+    phi = phi.reshape(*phi.shape[:2], -1).mean(2)
+    low, high = np.quantile(phi, [0.05, 0.95])
+    rank = pd.Series(theta).rank().corr(pd.Series(base).rank())
+    edge = np.isin(fit.responses.answer, (0, 1)).sum()
+    return {
+        "edge_answers": int(edge),
+        "phi": float(phi.mean()),
+        "phi_lower": float(low),
+        "phi_upper": float(high),
+        "largest_shift_sd": float(np.max(np.abs(theta - base) / spread)),
+        "rank_correlation": float(rank),
+    }

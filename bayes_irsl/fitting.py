@@ -1,0 +1,197 @@
+"""fit(): from a spec and answers to a posterior; Fit: the result, saved and loaded as one NetCDF file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from tqdm.auto import tqdm
+
+from bayes_irsl.cells import problem
+from bayes_irsl.errors import InputError
+from bayes_irsl.inference.laplace import MAX_ITERATIONS, LaplaceFit, laplace
+from bayes_irsl.inference.laplace_draws import laplace_draws
+from bayes_irsl.inference.scale import RawDraws
+from bayes_irsl.inference.tree import build_tree
+from bayes_irsl.responses import Responses
+from bayes_irsl.spec import ItemResponse
+
+if TYPE_CHECKING:
+    from bayes_irsl.report import Report
+
+METHODS = ("laplace", "nuts", "svi")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model: what was asked, on which answers, and the posterior as an xarray DataTree.
+
+    ``tree`` has the groups posterior, sample_stats, log_prior, observed_data and constant_data, so every ``az.*``
+    function works on it. Abilities are on the bank's scale: calibration subjects have mean 0 and sd 1 in every draw.
+    """
+
+    spec: ItemResponse
+    responses: Responses
+    tree: xr.DataTree
+
+    @property
+    def method(self) -> str:
+        """How the posterior was computed: "laplace", "nuts" or "svi"."""
+        return json.loads(self.tree.attrs["method"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of all random numbers."""
+        return json.loads(self.tree.attrs["seed"])
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What the algorithm says of itself (convergence, iterations, seconds)."""
+        return json.loads(self.tree.attrs["diagnostics"])
+
+    def report(self) -> Report:
+        """Diagnostics with verdicts and remedies, and results, as text, HTML in a notebook, or a file."""
+        from bayes_irsl.report import Report
+
+        return Report(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write one NetCDF file (atomically); readable without this package."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        try:
+            self.tree.to_netcdf(name)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        return path
+
+    def __repr__(self) -> str:
+        p = self.tree.posterior
+        return (
+            f"<Fit: {self.spec.curve} {self.spec.likelihood} by {self.method}, {self.responses.n_subjects:,} subjects x "
+            f"{self.responses.n_items:,} items, {p.sizes['chain']} chains x {p.sizes['draw']} draws>"
+        )
+
+
+def load(path: str | Path) -> Fit:
+    """Read a file written by :meth:`Fit.save`."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        with xr.open_datatree(path) as opened:
+            tree = opened.load()
+        facts = json.loads(tree.attrs["spec"])
+        responses = Responses.from_xarray(tree["observed_data"].to_dataset())
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is not a file written by Fit.save: {error}") from None
+    return Fit(ItemResponse.from_dict({k: v for k, v in facts.items() if k != "kind"}), responses, tree)
+
+
+def fit(
+    spec: ItemResponse,
+    responses: Responses,
+    *,
+    method: str = "laplace",
+    seed: int = 0,
+    draws: int = 1000,
+    chains: int = 4,
+    warmup: int = 300,
+    target_accept: float = 0.8,
+    max_tree_depth: int = 10,
+    progress: bool | None = None,
+) -> Fit:
+    """Fit a model to answers.
+
+    Parameters
+    ----------
+    spec, responses
+        The model and the answers.
+    method
+        "laplace" (seconds; items integrated out, abilities and hyperparameters Gaussian), "nuts" (the reference:
+        started and preconditioned by Laplace, chains run together on one device), "svi" (a Gaussian guide in the
+        coordinates of the Laplace approximation, trained until it stops improving).
+    seed
+        Same seed, same machine and versions: same numbers.
+    draws, chains
+        Posterior draws per chain, and chains. Laplace and SVI draws are independent and are divided among the chains:
+        ``draws`` in all.
+    warmup, target_accept, max_tree_depth
+        Of NUTS. The metric comes from Laplace, so warm-up adapts the step size only.
+    progress
+        Progress bar on standard error; by default only in a terminal or notebook.
+
+    Raises
+    ------
+    InputError
+        Where spec and answers do not fit together, or answers cannot carry the model.
+    """
+    if not isinstance(spec, ItemResponse):
+        raise InputError(f"spec is a {type(spec).__name__}: expected an ItemResponse")
+    if not isinstance(responses, Responses):
+        raise InputError(f"responses is a {type(responses).__name__}: build it with Responses.from_long, from_wide or read_table")
+    if method not in METHODS:
+        raise InputError(f"method {method!r}: expected one of {list(METHODS)}")
+    for name, value, least in (("draws", draws, 4), ("chains", chains, 1), ("warmup", warmup, 0), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise InputError(f"{name} = {value!r}: expected a whole number, at least {least}")
+    show = _show_progress() if progress is None else progress
+    task = problem(spec, responses)
+    approximation = _laplace_with_bar(task, show)
+    total = max(draws // chains, 1) * chains
+    drawn = laplace_draws(task, approximation, total if method == "laplace" else max(400, chains), seed)
+    s = approximation.structure
+    raw = RawDraws.from_vectors(s, drawn["theta"], drawn["h"], drawn["x"])
+    diagnostics = dict(approximation.diagnostics)
+    if method == "laplace":
+        stats = {"log_approximation": drawn["log_density"].reshape(chains, -1)}
+        diagnostics["share_resampled"] = float(drawn["resampled"].mean())
+    elif method == "nuts":
+        from bayes_irsl.inference.nuts import nuts
+
+        raw, stats = nuts(
+            task,
+            s,
+            raw,
+            seed=seed,
+            chains=chains,
+            draws=draws,
+            warmup=warmup,
+            target_accept=target_accept,
+            max_tree_depth=max_tree_depth,
+            progress=show,
+        )
+    else:
+        from bayes_irsl.inference.svi import svi
+
+        raw, stats, diagnostics = svi(task, approximation, seed=seed, draws=total, chains=chains, progress=show)
+    tree = build_tree(task, s, raw, stats, chains=chains, method=method, seed=seed, diagnostics=diagnostics)
+    return Fit(task.spec, responses, tree)
+
+
+def _laplace_with_bar(task: Any, show: bool) -> LaplaceFit:
+    with tqdm(total=MAX_ITERATIONS, desc="mode", disable=not show, leave=False, unit="pass") as bar:
+
+        def progress(iteration: int, decrement: float) -> None:
+            bar.n = iteration
+            bar.set_postfix_str(f"distance to the mode {decrement:.2g}")
+
+        return laplace(task, progress)
+
+
+def _show_progress() -> bool:
+    if os.environ.get("CI"):
+        return False
+    return sys.stderr.isatty() or "ipykernel" in sys.modules

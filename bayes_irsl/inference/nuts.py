@@ -1,0 +1,158 @@
+"""NUTS on the NumPyro model, started from the Laplace approximation and preconditioned by its spread."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions.transforms import ZeroSumTransform
+from numpyro.infer import MCMC, NUTS
+from numpyro.infer.util import unconstrain_fn
+
+from bayes_irsl.cells import Problem
+from bayes_irsl.inference.scale import RawDraws
+from bayes_irsl.inference.structure import Structure
+from bayes_irsl.models import item_response as models
+
+Array = Any
+EXTRA = ("potential_energy", "diverging", "num_steps", "accept_prob", "energy", "adapt_state.step_size")
+
+
+def model_of(problem: Problem, s: Structure) -> Any:
+    """The NumPyro model of a spec, as a function of (cells, data)."""
+    spec = problem.spec
+    if s.n_dimensions == 1:
+        abilities = models.one_ability
+    elif spec.dependence == "testlet":
+        abilities = models.testlet_abilities
+    else:
+        abilities = models.correlated_abilities
+    return partial(
+        models.item_response,
+        abilities=abilities,
+        curve={"1pl": models.one_pl, "2pl": models.two_pl, "3pl": models.three_pl}[spec.curve],
+        likelihood=spec.likelihood,
+        precision=spec.precision,
+        priors=spec.priors,
+    )
+
+
+def nuts(
+    problem: Problem,
+    s: Structure,
+    start: RawDraws,
+    *,
+    seed: int,
+    chains: int,
+    draws: int,
+    warmup: int,
+    target_accept: float,
+    max_tree_depth: int,
+    progress: bool,
+) -> tuple[RawDraws, dict[str, np.ndarray]]:
+    """Sample; ``start`` are draws of an approximation that set the starting points and the diagonal metric."""
+    model = model_of(problem, s)
+    cells, data = problem.cells()
+    sites = to_sites(problem, s, start)
+    free = jax.vmap(lambda site: unconstrain_fn(model, (cells, data), {}, site))(sites)
+    variance = ravel_pytree(jax.tree.map(lambda v: jnp.var(v, 0), free))[0]
+    rng = np.random.default_rng([seed, 2])
+    chosen = rng.choice(len(start.theta), chains, replace=len(start.theta) < chains)
+    kernel = NUTS(
+        model,
+        inverse_mass_matrix=jnp.maximum(variance, 1e-10),
+        adapt_mass_matrix=False,
+        target_accept_prob=target_accept,
+        max_tree_depth=max_tree_depth,
+    )
+    mcmc = MCMC(
+        kernel,
+        num_warmup=warmup,
+        num_samples=draws,
+        num_chains=chains,
+        chain_method="vectorized",
+        progress_bar=progress,
+        jit_model_args=True,
+    )
+    init = jax.tree.map(lambda v: v[chosen] if chains > 1 else v[chosen[0]], free)
+    mcmc.run(jax.random.key(seed), cells, data, init_params=init, extra_fields=EXTRA)
+    stats = {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+    return from_sites(problem, s, mcmc.get_samples()), {
+        "lp": -stats["potential_energy"],
+        "diverging": stats["diverging"],
+        "n_steps": stats["num_steps"],
+        "tree_depth": np.ceil(np.log2(stats["num_steps"] + 1)).astype(int),
+        "acceptance_rate": stats["accept_prob"],
+        "energy": stats["energy"],
+        "step_size": stats["adapt_state.step_size"],
+    }
+
+
+def to_sites(problem: Problem, s: Structure, raw: RawDraws) -> dict[str, Array]:
+    """Draws as values of the model's sample sites, put on its convention that log discriminations sum to zero."""
+    sites: dict[str, Array] = {}
+    theta, hypers = raw.theta, dict(raw.hypers)
+    if "log_a" in raw.items:
+        log_a = raw.items["log_a"]
+        shift = log_a.mean(1, keepdims=True)
+        log_a = log_a - shift
+        theta = theta * np.exp(shift)[:, :, None]
+        hypers["sd_theta"] = hypers["sd_theta"] * np.exp(shift)
+        if "mean_log_a" in hypers:
+            mean = hypers["mean_log_a"] - hypers["mean_log_a"].mean(1, keepdims=True)
+            log_a = log_a - mean[:, problem.benchmark]
+            log_a = log_a - log_a.mean(1, keepdims=True)
+            sites["mean_log_a"] = mean
+        sites["log_a_deviation"] = log_a
+    for name in ("intercept", "guessing_deviation"):
+        if name in raw.items:
+            sites[name] = raw.items[name]
+    if "log_phi" in raw.items:
+        sites["log_phi_item"] = raw.items["log_phi"]
+    if s.n_dimensions == 1:
+        sites["theta"] = theta[:, 0]
+    else:
+        sites["theta_free"] = np.asarray(ZeroSumTransform(1)._inverse(jnp.asarray(theta))).swapaxes(1, 2)
+    for name, size, _ in s.free:
+        if name == "mean_log_a":
+            continue
+        if name == "correlation":
+            tril = hypers["tril"]
+            sites["correlation_tril"] = tril / np.linalg.norm(tril, axis=-1, keepdims=True)
+        else:
+            by_plate = name in ("mean_intercept", "sd_intercept") or (name == "sd_theta" and s.n_dimensions > 1)
+            sites[name] = hypers[name] if by_plate else hypers[name].reshape(len(theta), *([size] if size > 1 else []))
+    return {name: jnp.asarray(value, jnp.float32) for name, value in sites.items()}
+
+
+def from_sites(problem: Problem, s: Structure, samples: dict[str, Array]) -> RawDraws:
+    """Values of the model's sites as raw draws: inverse of :func:`to_sites`."""
+    v = {name: np.asarray(value) for name, value in samples.items()}
+    theta = v["theta"][:, None] if s.n_dimensions == 1 else v["theta"].swapaxes(1, 2)
+    items = {name: v[name] for name in ("intercept", "guessing_deviation") if name in s.item_names}
+    n = len(theta)
+    hypers = {}
+    if "log_a" in s.item_names:
+        mean = v["mean_log_a"] if "mean_log_a" in v else np.zeros((n, 1))
+        items["log_a"] = v["log_a_deviation"] + mean[:, problem.benchmark]
+        if "mean_log_a" in v:
+            hypers["mean_log_a"] = mean
+    if "log_phi" in s.item_names:
+        items["log_phi"] = v["log_phi_item"]
+    for name, size, prior in s.hypers:
+        if name == "correlation":
+            hypers["tril"] = v["correlation_tril"]
+            hypers["correlation"] = np.asarray(jax.vmap(_uncorrelate)(jnp.asarray(v["correlation_tril"])))
+        elif name != "mean_log_a":
+            hypers[name] = v[name].reshape(n, size) if name in v else np.full((n, size), prior)
+    return RawDraws(theta, items, hypers)
+
+
+def _uncorrelate(tril: Array) -> Array:
+    from numpyro.distributions.transforms import CorrCholeskyTransform
+
+    return CorrCholeskyTransform()._inverse(tril)

@@ -1,0 +1,59 @@
+"""One look for all plots: colours that colour-blind readers tell apart, and a caption that says what a band is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito (2008)
+BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
+CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+MARKERS = ("o", "s", "^", "D", "v", "P")
+INK, FAINT, MISSING = "#222222", "#767676", "#dddddd"
+
+
+def axes(ax: Axes | None, size: tuple[float, float] = (6.4, 4.2)) -> Axes:
+    """The axes given, or those of a new figure that belongs to nobody (no pyplot state)."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=size, layout="constrained").subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(FAINT)
+    ax.tick_params(colors=INK, labelsize=9)
+    return ax
+
+
+def label(ax: Axes, title: str, caption: str, x: str, y: str) -> Axes:
+    """Axis labels, a title, and under it the caption."""
+    ax.set_xlabel(x, color=INK, fontsize=10)
+    ax.set_ylabel(y, color=INK, fontsize=10)
+    lines = wrap(caption, ax)
+    ax.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold", pad=8 + 11 * len(lines))
+    ax.annotate(
+        "\n".join(lines),
+        (0, 1),
+        (0, 5),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+        color=FAINT,
+        va="bottom",
+        linespacing=1.2,
+    )
+    return ax
+
+
+def wrap(text: str, ax: Axes) -> list[str]:
+    """Lines that fit above the axes at the caption's size."""
+    import textwrap
+
+    width = ax.get_figure().get_size_inches()[0] * ax.get_position().width
+    return textwrap.wrap(text, max(30, int(width * 19)))
+
+
+def legend(ax: Axes, **options: object) -> None:
+    """A legend without a frame."""
+    ax.legend(frameon=False, fontsize=8, **options)

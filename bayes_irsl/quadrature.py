@@ -1,0 +1,374 @@
+"""Posterior of an ability by quadrature: curves averaged over an item bank's draws, on a grid that checks itself.
+
+With items independent a posteriori and every item answered once, the exact likelihood of an ability is
+
+    L(theta) = prod_j  mean_d  p(y_j | theta, item draw d).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from bayes_irsl.answers import LIKELIHOODS
+from bayes_irsl.bank import ItemBank
+from bayes_irsl.curves import mean_logit, with_guessing
+
+Array = Any
+
+CHUNK = 32  # answers worked on at a time; every unit's answers are padded to a multiple
+FINE = 769  # nodes on which posteriors are handed on
+_NODES = (25, 97, 769)
+_SCOUTS, _SCOUT_NODES = 5, 33  # draws and nodes that find where the posterior lies
+_TOLERANCE = (
+    0.02  # in sd: how far every second node may be off; all nodes together are off by about its square
+)
+_ROUNDS = 12
+_FAR_LOGIT = 60.0  # beyond it means are so near 0 or 1 that shapes of Beta densities leave float32
+_EDGE, _INSIDE = (
+    12.0,
+    16.0,
+)  # nats below the peak: required at both ends, and counted as part of the posterior
+
+
+class Curves(NamedTuple):
+    """Draws of item parameters on the device, each (item, draw): a, b, logit_c, parameters of the answers."""
+
+    a: Array
+    b: Array
+    logit_c: Array | None
+    parameters: tuple[Array, ...]
+
+
+class Answers(NamedTuple):
+    """Answers to items of a bank, sorted by unit (a subject's answers that draw on one ability).
+
+    ``unit``, ``item``: int (n_obs,); ``answer``: float (n_obs,); ``trials``: int (n_obs,) or None.
+    """
+
+    unit: np.ndarray
+    item: np.ndarray
+    answer: np.ndarray
+    trials: np.ndarray | None
+
+
+class Chunks(NamedTuple):
+    """Answers in rows of CHUNK: bank item, whether the place is filled, link, and the likelihood's data."""
+
+    item: Array
+    filled: Array
+    link: Array
+    data: Any
+
+
+class Grid(NamedTuple):
+    """Log likelihood (unit, link, node), up to a constant, on FINE nodes theta (unit, node)."""
+
+    theta: np.ndarray
+    log_likelihood: np.ndarray
+
+
+def column(bank: ItemBank, name: str) -> np.ndarray:
+    """A column of the bank's items as an array, taken out once."""
+    if name not in bank.memo:
+        bank.memo[name] = bank.items[name].to_numpy()
+    return bank.memo[name]
+
+
+def device_curves(bank: ItemBank) -> Curves:
+    """The bank's draws on the device, each item on the scale of its own link's mean."""
+    if "curves" not in bank.memo:
+        a, b = np.asarray(bank.a, float), np.asarray(bank.b, float)
+        if bank.links is not None:
+            own = np.broadcast_to([1.0, 0.0], (1, bank.n_draws, 2))
+            r, s = np.concatenate([own, bank.links])[column(bank, "link")].T
+            a, b = a * r, (b - s) / r
+        with np.errstate(divide="ignore"):
+            logit_c = None if bank.c is None else np.log(bank.c) - np.log1p(-bank.c)
+        values = {**bank.edges, **({} if bank.phi is None else {"log_phi": np.log(bank.phi)})}
+        put = lambda draws: jnp.asarray(np.asarray(draws).T, jnp.float32)  # noqa: E731
+        parameters = tuple(put(values[name]) for name in LIKELIHOODS[bank.likelihood].parameters)
+        bank.memo["curves"] = Curves(put(a), put(b), None if logit_c is None else put(logit_c), parameters)
+    return bank.memo["curves"]
+
+
+def logits(curves: Curves, theta: Array) -> Array:
+    """Logit of the mean (n, node, draw): curves (n, draw), theta broadcastable to (n, node, draw)."""
+    eta = mean_logit(theta, curves.a[:, None], curves.b[:, None])
+    return eta if curves.logit_c is None else with_guessing(eta, curves.logit_c[:, None])
+
+
+def _likelihood(
+    curves: Curves, chunks: Chunks, first: Array, count: Array, theta: Array, name: str, n_links: int
+) -> Array:
+    """Log likelihood (link, node) of ``count`` chunks from ``first``, relative to its value at the middle node."""
+    log_density = LIKELIHOODS[name].log_density
+
+    def add(i: Array, total: Array) -> Array:
+        piece = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, first + i, keepdims=False), chunks)
+        drawn = jax.tree.map(lambda x: x[piece.item], curves)
+        data = jax.tree.map(lambda x: x[:, None, None], piece.data)
+        eta = logits(drawn, theta[:, None])
+        if name not in ("bernoulli", "binomial"):
+            eta = jnp.clip(eta, -_FAR_LOGIT, _FAR_LOGIT)
+        terms = log_density(data, eta, *(p[:, None] for p in drawn.parameters))
+        peak = terms.max(-1, keepdims=True)
+        mean = jnp.log(jnp.exp(terms - peak).mean(-1)) + peak[..., 0]
+        # differences stay small where sums would use up the digits of float32
+        mean = jnp.where(piece.filled[:, None], mean - mean[:, theta.size // 2, None], 0.0)
+        if n_links == 1:
+            return total + mean.sum(0)
+        return total + jax.nn.one_hot(piece.link, n_links, axis=0) @ mean
+
+    return jax.lax.fori_loop(0, count, add, jnp.zeros((n_links, theta.size), jnp.float32))
+
+
+@partial(jax.jit, static_argnames=("name", "n_links", "n_nodes"))
+def _evaluate(
+    curves: Curves,
+    chunks: Chunks,
+    first: Array,
+    count: Array,
+    centre: Array,
+    half: Array,
+    name: str,
+    n_links: int,
+    n_nodes: int,
+) -> Array:
+    """Log likelihood (unit, link, node) on n_nodes equidistant nodes in centre +- half of every unit."""
+    steps = jnp.linspace(-1, 1, n_nodes)
+
+    def one(unit: tuple[Array, ...]) -> Array:
+        first, count, centre, half = unit
+        return _likelihood(curves, chunks, first, count, centre + half * steps, name, n_links)
+
+    return jax.lax.map(one, (first, count, centre, half))
+
+
+@partial(jax.jit, static_argnames=("name",))
+def _locate(
+    curves: Curves, chunks: Chunks, first: Array, count: Array, mean: Array, sd: Array, name: str
+) -> tuple[Array, Array]:
+    """Centre and half width of the posterior of every unit, by zooming in and out with a few draws."""
+    steps = jnp.linspace(-1, 1, _SCOUT_NODES)
+
+    def one(unit: tuple[Array, Array]) -> tuple[Array, Array]:
+        def zoom(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            centre, half, _, i = state
+            theta = centre + half * steps
+            likelihood = _likelihood(curves, chunks, *unit, theta, name, 1)[0]
+            log_posterior = likelihood - 0.5 * ((theta - mean) / sd) ** 2
+            inside = log_posterior > log_posterior.max() - _INSIDE
+            spacing = half / (_SCOUT_NODES // 2)
+            low = jnp.where(inside, theta, jnp.inf).min() - jnp.where(inside[0], half, spacing)
+            high = jnp.where(inside, theta, -jnp.inf).max() + jnp.where(inside[-1], half, spacing)
+            settled = ~inside[0] & ~inside[-1] & (inside.sum() > _SCOUT_NODES // 2)
+            return (low + high) / 2, (high - low) / 2, settled, i + 1
+
+        start = (mean, 8 * sd, jnp.array(False), 0)
+        centre, half, _, _ = jax.lax.while_loop(lambda state: ~state[2] & (state[3] < 30), zoom, start)
+        return centre, half
+
+    return jax.lax.map(one, (first, count))
+
+
+def log_likelihoods(bank: ItemBank, answers: Answers, n_units: int, prior: tuple[float, float]) -> Grid:
+    """Log likelihood of every unit where its posterior lies.
+
+    The grid is checked: the posterior must have vanished at both ends, fill the window, and give the same moments
+    on every second node; units that fail are done again on a better grid.
+
+    Parameters
+    ----------
+    bank : ItemBank
+    answers : Answers
+    n_units : int
+        Units, those without answers too.
+    prior : (mean, sd)
+
+    Returns
+    -------
+    Grid
+    """
+    chunks, first, count = _chunked(bank, answers, n_units)
+    centre, half = _found(bank, chunks, first, count, prior)
+    grid = Grid(np.empty((n_units, FINE)), np.empty((n_units, n_links(bank), FINE)))
+    todo, level = np.arange(n_units), np.zeros(n_units, int)
+    for _ in range(_ROUNDS):
+        again = np.zeros(n_units, bool)
+        for this in np.unique(level[todo]):
+            units = todo[level[todo] == this]
+            out = _values(bank, chunks, first[units], count[units], centre[units], half[units], _NODES[this])
+            grid.theta[units] = centre[units, None] + half[units, None] * np.linspace(-1, 1, FINE)
+            grid.log_likelihood[units] = out @ _to_fine(_NODES[this])
+            half_as_many = out[..., ::2] @ _to_fine(_NODES[this] // 2 + 1)
+            moved, coarse = _judge(bank, grid, units, half_as_many, prior, centre, half)
+            level[units[coarse & (this < len(_NODES) - 1)]] += 1
+            again[units] = moved | (coarse & (this < len(_NODES) - 1))
+        todo = np.flatnonzero(again)
+        if not todo.size:
+            return grid
+    return grid
+
+
+def n_links(bank: ItemBank) -> int:
+    """Number of links, the bank's own scale among them."""
+    return 1 if bank.links is None else 1 + len(bank.links)
+
+
+def _found(
+    bank: ItemBank, chunks: Chunks, first: Array, count: Array, prior: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Where the posteriors lie, by a few draws; windows are widened by the error of the links."""
+    every = np.round(np.linspace(0, bank.n_draws - 1, min(_SCOUTS, bank.n_draws))).astype(int)
+    if "scouts" not in bank.memo:
+        bank.memo["scouts"] = jax.tree.map(lambda x: x[:, every], device_curves(bank))
+    mean, sd = (np.float32(v) for v in prior)
+    found = _locate(
+        bank.memo["scouts"],
+        chunks._replace(link=None),
+        *_padded(first, count),
+        mean,
+        sd,
+        name=bank.likelihood,
+    )
+    centre, half = (np.asarray(v, float)[: len(first)] for v in found)
+    return centre, np.hypot(half, 6 * link_sd(bank, centre).max(0))
+
+
+def _values(
+    bank: ItemBank, chunks: Chunks, first: Array, count: Array, centre: Array, half: Array, n_nodes: int
+) -> np.ndarray:
+    layout = _padded(first, count, centre.astype(np.float32), half.astype(np.float32))
+    links = n_links(bank)
+    out = _evaluate(
+        device_curves(bank), chunks, *layout, name=bank.likelihood, n_links=links, n_nodes=n_nodes
+    )
+    return np.asarray(out, float)[: len(first)]
+
+
+def _judge(
+    bank: ItemBank,
+    grid: Grid,
+    units: Array,
+    half_as_many: Array,
+    prior: tuple[float, float],
+    centre: Array,
+    half: Array,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether windows had to be moved (centre and half are, in place), and whether the nodes were too few."""
+    theta = grid.theta[units]
+    height = log_posterior(bank, Grid(theta, grid.log_likelihood[units]), prior)[0]
+    rough = log_posterior(bank, Grid(theta, half_as_many), prior)[0]
+    inside = height > -_INSIDE
+    touches = height[:, [0, -1]] > -_EDGE
+    margin = np.where(touches, half[units, None], 0.05 * half[units, None])
+    rows = np.arange(len(units))
+    low = theta[rows, inside.argmax(1)] - margin[:, 0]
+    high = theta[rows, -1 - inside[:, ::-1].argmax(1)] + margin[:, 1]
+    moved = touches.any(1) | (high - low < 0.7 * half[units])
+    centre[units[moved]] = (low + high)[moved] / 2
+    half[units[moved]] = (high - low)[moved] / 2
+    (mean, sd), (mean_rough, sd_rough) = moments(theta, height), moments(theta, rough)
+    coarse = (np.abs(mean - mean_rough) > _TOLERANCE * sd) | (np.abs(sd_rough / sd - 1) > _TOLERANCE)
+    return moved, coarse & ~moved
+
+
+@lru_cache
+def _to_fine(n_nodes: int) -> np.ndarray:
+    """Matrix (n_nodes, FINE) of cubic spline interpolation from n_nodes equidistant nodes."""
+    return CubicSpline(np.linspace(-1, 1, n_nodes), np.eye(n_nodes))(np.linspace(-1, 1, FINE)).T
+
+
+def bucket(n: int) -> int:
+    """The next power of two: arrays come in few shapes, so that little is compiled."""
+    return 1 << max(0, int(n - 1).bit_length())
+
+
+def _padded(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Per-unit arrays repeated at their end up to a bucket; a padding unit has no answers."""
+    size = bucket(len(arrays[0]))
+    out = [np.concatenate([x, np.repeat(x[-1:], size - len(x))]) for x in arrays]
+    out[1][len(arrays[0]) :] = 0
+    return tuple(out)
+
+
+def _chunked(bank: ItemBank, answers: Answers, n_units: int) -> tuple[Chunks, np.ndarray, np.ndarray]:
+    """Answers in rows of CHUNK places, with the first row of every unit and its number of rows."""
+    n_answers = np.bincount(answers.unit, minlength=n_units)
+    count = -(-n_answers // CHUNK)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    place = np.arange(len(answers.unit)) - np.repeat(np.cumsum(n_answers) - n_answers, n_answers)
+    where = first[answers.unit] * CHUNK + place
+    rows = bucket(max(int(count.sum()), 2))
+    source = np.zeros(rows * CHUNK, int)
+    filled = np.zeros(rows * CHUNK, bool)
+    source[where], filled[where] = np.arange(len(where)), True
+    if not len(where):
+        answers = Answers(np.zeros(1, int), np.zeros(1, int), np.full(1, 0.5), np.ones(1, int))
+    shape = (rows, CHUNK)
+    item = answers.item[source]
+    trials = None if answers.trials is None else answers.trials[source].reshape(shape)
+    data = LIKELIHOODS[bank.likelihood].prepare(answers.answer[source].reshape(shape), trials)
+    link = column(bank, "link")[item].reshape(shape)
+    chunks = Chunks(item.astype(np.int32).reshape(shape), filled.reshape(shape), link.astype(np.int32), data)
+    return chunks, first.astype(np.int32), count.astype(np.int32)
+
+
+def link_sd(bank: ItemBank, theta: np.ndarray) -> np.ndarray:
+    """Standard deviation (link, unit) of what each link's error does to an ability; 0 for the own scale."""
+    own = np.zeros((1, len(theta)))
+    if bank.links is None:
+        return own
+    r, s = bank.links[..., :1], bank.links[..., 1:]
+    return np.concatenate([own, (s + (r - 1) * theta).std(1)])
+
+
+def log_posterior(bank: ItemBank, grid: Grid, prior: tuple[float, float]) -> np.ndarray:
+    """Log posterior (link, unit, node), largest value 0, of the ability as the items of each link see it.
+
+    Entry 0 is the ability on the bank's scale. A link's items see theta - delta, delta ~ Normal(0, link_sd^2)
+    common to all of them; the likelihood of theta is theirs blurred by it.
+    """
+    ability = -0.5 * ((grid.theta - prior[0]) / prior[1]) ** 2
+    seen = [grid.log_likelihood[:, k] for k in range(grid.log_likelihood.shape[1])]
+    sd = link_sd(bank, grid.theta[:, FINE // 2]) / (grid.theta[:, 1] - grid.theta[:, 0])
+    blurred = [seen[0], *(_blur(seen[k], sd[k]) for k in range(1, len(seen)))]
+    total = ability + sum(blurred)
+    views = [total, *(seen[k] + _blur(total - blurred[k], sd[k]) for k in range(1, len(seen)))]
+    return np.stack([view - view.max(-1, keepdims=True) for view in views])
+
+
+def _blur(log_values: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Log of the values (unit, node) averaged over a Normal shift; sd (unit,) in nodes."""
+    out = log_values.copy()
+    for unit in np.flatnonzero(sd > 0.3):
+        reach = int(min(np.ceil(5 * sd[unit]), FINE - 1))
+        weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sd[unit]) ** 2)
+        peak = log_values[unit].max()
+        values = np.exp(np.pad(log_values[unit] - peak, reach, mode="edge"))
+        smooth = np.convolve(values, weights / weights.sum(), mode="valid")
+        out[unit] = np.log(np.maximum(smooth, np.finfo(float).tiny)) + peak
+    return out
+
+
+def moments(theta: np.ndarray, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of densities given by their logarithm on equidistant nodes (unit, node)."""
+    density = np.exp(height)
+    density /= density.sum(-1, keepdims=True)
+    mean = (density * theta).sum(-1)
+    return mean, np.sqrt((density * (theta - mean[..., None]) ** 2).sum(-1))
+
+
+def quantiles(theta: np.ndarray, height: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Quantiles (unit, level) of densities given by their logarithm; levels (level,) or (unit, level)."""
+    density = np.exp(height)
+    below = np.cumsum((density[:, 1:] + density[:, :-1]) / 2, axis=1)
+    below = np.concatenate([np.zeros((len(below), 1)), below], axis=1) / below[:, -1:]
+    levels = np.broadcast_to(levels, (len(theta), np.shape(levels)[-1]))
+    return np.stack([np.interp(q, p, t) for q, p, t in zip(levels, below, theta, strict=True)])

@@ -1,0 +1,251 @@
+"""Scores of new subjects on a calibrated bank: abilities by quadrature, benchmark scores with intervals."""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from bayes_irsl import _validate as check
+from bayes_irsl.bank import ItemBank
+from bayes_irsl.benchmark_scores import SAMPLES, Predicted, groups, predict
+from bayes_irsl.errors import InputError
+from bayes_irsl.quadrature import Answers, Grid, log_likelihoods, log_posterior, moments, quantiles
+from bayes_irsl.responses import Responses
+from bayes_irsl.spec import LIKELIHOODS as KINDS
+
+_BATCH = 1024  # subjects whose grids are held at once
+
+
+def score(
+    bank: ItemBank,
+    responses: Responses,
+    *,
+    mass: float = 0.9,
+    draws: int = 0,
+    seed: int = 0,
+    prior: tuple[float, float] | None = None,
+    benchmarks: bool = True,
+    population: bool = False,
+) -> xr.Dataset:
+    """Posterior of new subjects' abilities, and of their scores on every benchmark of the bank; no sampler.
+
+    p(theta | y) ~ Normal(theta; prior) prod_j mean_d p(y_j | theta, item draw d), by quadrature: exact where the
+    items of the bank are independent a posteriori and each is answered once. A subject's score on a benchmark is
+    the mean over the benchmark's items in the bank, answered ones as observed, the others predicted from the
+    ability, the item draws and the chance of single answers.
+
+    Parameters
+    ----------
+    bank : ItemBank
+    responses : Responses
+        Answers of the kind that the bank was calibrated on, to items of the bank; a missing answer says nothing.
+    mass : float
+        Mass of the equal-tailed intervals.
+    draws : int
+        Number of posterior draws of ability and score to return as well.
+    seed : int
+        Of the draws and of the intervals of benchmark scores; a subject's numbers do not depend on its company.
+    prior : (mean, sd), optional
+        Ability before any answer; the bank's where it is not given. For subjects that may be stronger than all of
+        the calibration, a wide one such as (0, 3).
+    benchmarks : bool
+        Whether to predict benchmark scores too.
+    population : bool
+        Predict, instead, the long-run score on endlessly many new items of which the bank's are a sample.
+
+    Returns
+    -------
+    Dataset
+        Over subject: ability_mean, ability_sd, ability_lower, ability_upper, beyond_calibration_range, n_answers.
+        Where the bank has several abilities they are scored one by one, over subject and dimension. Over subject
+        and benchmark: score_mean, score_sd, score_lower, score_upper, n_answered. With draws: ability, score.
+
+    Raises
+    ------
+    InputError
+        Items that are not in the bank, answers of another kind, options that cannot be used.
+    """
+    _check_options(bank, responses, mass, draws, prior)
+    prior = bank.prior if prior is None else (float(prior[0]), float(prior[1]))
+    matched = _matched(bank, responses)
+    n_dimensions = len(bank.dimensions)
+    levels = np.array([(1 - mass) / 2, (1 + mass) / 2])
+    abilities: list[np.ndarray] = []
+    predicted: list[Predicted] = []
+    for start in range(0, responses.n_subjects, _BATCH):
+        subjects = np.arange(start, min(start + _BATCH, responses.n_subjects))
+        grid, height = _posteriors(bank, matched, subjects, prior)
+        mean, sd = moments(grid.theta, height[0])
+        table = np.column_stack([mean, sd, quantiles(grid.theta, height[0], levels)])
+        abilities.append(table.reshape(len(subjects), n_dimensions, 4))
+        for i, subject in enumerate(subjects if benchmarks or draws else []):
+            rows = slice(i * n_dimensions, (i + 1) * n_dimensions)
+            rng = np.random.default_rng([seed, zlib.crc32(str(responses.subjects.index[subject]).encode())])
+            one = predict(
+                bank,
+                *matched.of(subject),
+                grid.theta[rows],
+                height[:, rows],
+                rng,
+                levels=levels,
+                n_samples=max(draws, SAMPLES),
+                population=population,
+            )
+            predicted.append(one._replace(ability=one.ability[:, :draws], score=one.score[:, :draws]))
+    variables = _abilities(bank, responses, np.concatenate(abilities))
+    if benchmarks:
+        variables |= _scores(bank, predicted)
+    if draws:
+        variables |= _draws(bank, predicted, benchmarks)
+    attrs = {
+        "interval": "equal-tailed",
+        "mass": mass,
+        "seed": seed,
+        "prior": f"Normal({prior[0]:g}, {prior[1]:g})",
+        "scale": bank.scale,
+        "score": "long-run mean over new items of the kind" if population else "mean over the bank's items",
+    }
+    return xr.Dataset(variables, attrs=attrs)
+
+
+class _Matched(NamedTuple):
+    """Answers by subject: position of the item, answer as the likelihood takes it, trials, share right."""
+
+    starts: np.ndarray
+    item: np.ndarray
+    answer: np.ndarray
+    trials: np.ndarray | None
+    share: np.ndarray
+
+    def of(self, subject: int) -> tuple[np.ndarray, np.ndarray]:
+        """Items that a subject answered, and the share of each that was right."""
+        rows = slice(self.starts[subject], self.starts[subject + 1])
+        return self.item[rows], self.share[rows]
+
+
+def _check_options(
+    bank: ItemBank, responses: Responses, mass: float, draws: int, prior: tuple[float, float] | None
+) -> None:
+    if not isinstance(bank, ItemBank):
+        raise InputError(
+            f"score needs an ItemBank; got {type(bank).__name__}. Build one with ItemBank.from_fit(fit)"
+        )
+    if not isinstance(responses, Responses):
+        raise InputError(
+            f"score needs Responses; got {type(responses).__name__}. Build them with Responses.from_wide"
+        )
+    if not 0 < mass < 1:
+        raise InputError(f"mass = {mass!r}: expected a number between 0 and 1, such as 0.9")
+    if not isinstance(draws, int | np.integer) or draws < 0:
+        raise InputError(f"draws = {draws!r}: expected a whole number of at least 0")
+    if prior is not None and not (len(prior) == 2 and np.isfinite(prior).all() and prior[1] > 0):
+        raise InputError(f"prior = {prior!r}: expected (mean, sd) with a positive sd")
+
+
+def _matched(bank: ItemBank, responses: Responses) -> _Matched:
+    """The answers beside the bank's items, once they are known to fit."""
+    if "positions" not in bank.memo:
+        bank.memo["positions"] = {label: i for i, label in enumerate(bank.items.index.tolist())}
+    positions = bank.memo["positions"]
+    answered = np.unique(responses.item_index)
+    where = np.full(responses.n_items, -1)
+    where[answered] = [positions.get(label, -1) for label in responses.items.index[answered].tolist()]
+    unknown = answered[where[answered] < 0]
+    if unknown.size:
+        raise check.unknown(responses.items.index[unknown], bank.items.index, "item of the bank is called")
+    kinds = KINDS[bank.likelihood] if bank.likelihood == "bernoulli" else (*KINDS[bank.likelihood], "binary")
+    if responses.n_obs and responses.kind not in kinds:
+        raise InputError(
+            f"the bank holds {bank.likelihood!r} items, whose answers are {' or '.join(dict.fromkeys(kinds))}; "
+            f"these are {responses.kind}. Pass them in the form that the bank was calibrated on"
+        )
+    answer = responses.answer.astype(float)
+    if bank.likelihood == "beta":
+        answer = _off_the_edges(bank, responses, answer)
+    order, starts = responses.by_subject()
+    trials = None if responses.trials is None else responses.trials[order]
+    share = responses.answer[order] / (1 if trials is None else trials)
+    return _Matched(starts, where[responses.item_index[order]], answer[order], trials, share)
+
+
+def _off_the_edges(bank: ItemBank, responses: Responses, answer: np.ndarray) -> np.ndarray:
+    """Answers after the squeeze that the bank was calibrated under; without one, exact 0 and 1 are refused."""
+    if bank.squeeze is not None:
+        return (answer * (bank.squeeze - 1) + 0.5) / bank.squeeze
+    edge = np.flatnonzero((answer == 0) | (answer == 1))
+    if edge.size:
+        row, column = responses.subject_index[edge[0]], responses.item_index[edge[0]]
+        where = f"subject {responses.subjects.index[row]!r}, item {responses.items.index[column]!r}"
+        raise InputError(
+            f"{where}: {answer[edge[0]]:g}; a Beta density has no value there. "
+            'Calibrate with likelihood="ordered-beta" or with squeeze=n'
+        )
+    return answer
+
+
+def _posteriors(
+    bank: ItemBank, matched: _Matched, subjects: np.ndarray, prior: tuple[float, float]
+) -> tuple[Grid, np.ndarray]:
+    """Grid and log posterior (link, unit, node); a unit is one ability of one subject."""
+    n_dimensions = len(bank.dimensions)
+    rows = slice(matched.starts[subjects[0]], matched.starts[subjects[-1] + 1])
+    counts = np.diff(matched.starts)[subjects]
+    unit = np.repeat(np.arange(len(subjects)), counts) * n_dimensions + _dimension(bank, matched.item[rows])
+    order = np.argsort(unit, kind="stable")
+    trials = None if matched.trials is None else matched.trials[rows][order]
+    answers = Answers(unit[order], matched.item[rows][order], matched.answer[rows][order], trials)
+    grid = log_likelihoods(bank, answers, len(subjects) * n_dimensions, prior)
+    return grid, log_posterior(bank, grid, prior)
+
+
+def _dimension(bank: ItemBank, items: np.ndarray) -> np.ndarray:
+    layout = groups(bank)
+    return layout.dimension[layout.of_item[items]]
+
+
+def _abilities(bank: ItemBank, responses: Responses, table: np.ndarray) -> dict[str, tuple]:
+    """Variables of the abilities from (subject, dimension, [mean, sd, lower, upper])."""
+    ends = np.array([bank.theta_range.get(name, (-np.inf, np.inf)) for name in bank.dimensions])
+    beyond = (table[..., 0] < ends[:, 0]) | (table[..., 0] > ends[:, 1])
+    several = len(bank.dimensions) > 1
+    dims = ("subject", "dimension") if several else ("subject",)
+    values = {f"ability_{name}": table[..., i] for i, name in enumerate(("mean", "sd", "lower", "upper"))}
+    values["beyond_calibration_range"] = beyond
+    out: dict[str, tuple] = {
+        name: (dims, value if several else value[:, 0]) for name, value in values.items()
+    }
+    out["n_answers"] = ("subject", np.bincount(responses.subject_index, minlength=responses.n_subjects))
+    out["subject"] = ("subject", np.asarray(responses.subjects.index, dtype=str))
+    if several:
+        out["dimension"] = ("dimension", np.asarray(bank.dimensions, dtype=str))
+    return out
+
+
+def _scores(bank: ItemBank, predicted: list[Predicted]) -> dict[str, tuple]:
+    interval = np.stack([p.interval for p in predicted])
+    values = {
+        "score_mean": np.stack([p.mean for p in predicted]),
+        "score_sd": np.stack([p.sd for p in predicted]),
+        "score_lower": interval[..., 0],
+        "score_upper": interval[..., 1],
+        "n_answered": np.stack([p.n_answered for p in predicted]),
+    }
+    out: dict[str, tuple] = {name: (("subject", "benchmark"), value) for name, value in values.items()}
+    out["benchmark"] = ("benchmark", np.asarray(bank.benchmarks, dtype=str))
+    return out
+
+
+def _draws(bank: ItemBank, predicted: list[Predicted], benchmarks: bool) -> dict[str, tuple]:
+    ability = np.stack([p.ability for p in predicted])
+    several = len(bank.dimensions) > 1
+    out = {
+        "ability": (("subject", "dimension", "draw"), ability)
+        if several
+        else (("subject", "draw"), ability[:, 0])
+    }
+    if benchmarks:
+        out["score"] = (("subject", "benchmark", "draw"), np.stack([p.score for p in predicted]))
+    return out
