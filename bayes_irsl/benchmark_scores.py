@@ -13,6 +13,7 @@ import pandas as pd
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.quadrature import CHUNK, Curves, bucket, column, device_curves, logits, quantiles
+from bayes_irsl.spec import LIKELIHOODS as KINDS
 
 Array = Any
 
@@ -98,7 +99,7 @@ def item_sums(bank: ItemBank, items: np.ndarray, group: np.ndarray, theta: np.nd
     (3, group, place, draw)
     """
     rows = -(-len(items) // CHUNK)
-    shape = (bucket(max(rows, 2)), CHUNK)
+    shape = (bucket(rows, 4, least=4), CHUNK)
 
     def lay(values: np.ndarray, dtype: type) -> np.ndarray:
         flat = np.zeros(shape[0] * CHUNK, dtype)
@@ -195,8 +196,8 @@ def predict(
     else:
         observed = np.bincount(of_answer, share, n_benchmarks)[:, None]
         n_left = size[:, 0].astype(int) - n_answered
-        parts = zip(mean, variance, square, n_left, strict=True)
-        values = observed + np.stack([_sampled(bank, *part, rng) for part in parts])
+        parts = zip(mean, variance, n_left, _trials(bank), strict=True)
+        values = observed + np.stack([_sampled(*part, rng) for part in parts])
     return Predicted(
         ability=seen[0],
         score=values / size,
@@ -205,6 +206,15 @@ def predict(
         interval=np.quantile(values / size, levels, axis=1).T,
         n_answered=n_answered,
     )
+
+
+def _trials(bank: ItemBank) -> list[int | None]:
+    """Trials behind an answer in each benchmark, the mean where they differ; None for probabilities."""
+    if "probability" in KINDS[bank.likelihood]:
+        return [None] * len(bank.benchmarks)
+    layout = groups(bank)
+    of_item = layout.benchmark[layout.of_item]
+    return np.rint(np.bincount(of_item, column(bank, "trials")) / np.bincount(of_item)).astype(int).tolist()
 
 
 def _sums_to_predict(bank: ItemBank, answered: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -222,27 +232,30 @@ def _sums_to_predict(bank: ItemBank, answered: np.ndarray, theta: np.ndarray) ->
 
 
 def _sampled(
-    bank: ItemBank,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    square: np.ndarray,
-    n: int,
-    rng: np.random.Generator,
+    mean: np.ndarray, variance: np.ndarray, n: int, trials: int | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Sums of n answers with given sums of mean, variance and squared mean.
+    """Sums of n answers (as shares) with given means and variances of the sums.
 
-    0/1 answers: the Binomial of size (sum mu)^2 / sum mu^2 with the same mean and nearly the same variance, exact
-    for one item and for equal ones. Shares: n times the Beta with the same mean and variance.
+    Without trials: n times a Beta. With them: successes over trials, where successes are Binomial with as many trials
+    as give this variance, exact for one item and for equal ones, or beta-binomial where the variance is larger.
     """
     if n == 0:
         return np.zeros_like(mean)
-    if bank.likelihood == "bernoulli":
-        size = np.maximum(np.rint(mean**2 / np.maximum(square, 1e-300)), np.ceil(mean))
-        size = np.clip(size, 1, n).astype(np.int64)
-        return rng.binomial(size, np.clip(mean / size, 0, 1)).astype(float)
-    share = np.clip(mean / n, 1e-9, 1 - 1e-9)
-    total = np.clip(share * (1 - share) * n**2 / np.maximum(variance, 1e-300) - 1, 1e-3, 1e9)
-    return n * rng.beta(share * total, (1 - share) * total)
+    if trials is None:
+        share = np.clip(mean / n, 1e-9, 1 - 1e-9)
+        total = np.clip(share * (1 - share) * n**2 / np.maximum(variance, 1e-300) - 1, 1e-3, 1e9)
+        return n * rng.beta(share * total, (1 - share) * total)
+    most = n * trials
+    mean = np.clip(mean * trials, 1e-9, most * (1 - 1e-9))
+    variance = variance * trials**2
+    ratio = variance / (mean * (1 - mean / most))
+    size = np.rint(mean / np.maximum(1 - variance / mean, mean / most))
+    size = np.where(ratio < 1, np.clip(size, np.ceil(mean), most), most).astype(np.int64)
+    rate = mean / size
+    wide = ratio > 1 + 1e-6 if most > 1 else np.zeros(len(rate), bool)
+    total = np.clip((most - 1) / (ratio[wide] - 1) - 1, 1e-3, 1e9)
+    rate[wide] = rng.beta(rate[wide] * total, (1 - rate[wide]) * total)
+    return rng.binomial(size, rate) / trials
 
 
 def _long_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-import numpyro.distributions as dist
+from numpyro import distributions as dist
 from numpyro.distributions import constraints
 
 from bayes_irsl.answers import LIKELIHOODS

@@ -1,154 +1,179 @@
-"""Log densities of answers given the logit of their mean: elementwise, broadcasting, twice differentiable."""
+"""Log densities of answers, given the logit `eta` of their mean.
+
+Every function is elementwise with broadcasting, includes all constants, works in float32 and float64, has analytic
+derivatives and can be differentiated twice in its parameters. Answers are data: there is no derivative in them. An
+answer outside its range (NaN included) has log density NaN and finite derivatives, so that
+``jnp.where(mask, density, 0)`` is safe in value and gradient whatever fills the masked cells.
+
+Parameters that many cells share (one `log_phi` per fit, or per item) are best passed in their small shape: what depends
+on them alone is then computed once.
+
+Each density ends in a ``where`` that tests the answer. Besides marking bad answers it keeps XLA's reduction kernels on
+CPUs from swallowing the whole density, which makes them several times slower.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from scipy import special
 
-from bayes_irsl._special import divergence, logistic, result_dtype, stirling
+from bayes_irsl._beta_density import BetaData, beta_data, beta_density
+from bayes_irsl._count_density import CountData, beta_binomial_density, binomial_data, binomial_density
+from bayes_irsl._special import fold
+from bayes_irsl.errors import InputError
 
-_FAR_LOGIT = 200.0
-
-
-class BetaData(NamedTuple):
-    """Probabilities prepared for `beta`: built by `beta_data`, sliced and gathered field by field like any pytree."""
-
-    y: ArrayLike
-    logit: ArrayLike
-    logit_low: ArrayLike
-    tail: ArrayLike
-
-
-class CountData(NamedTuple):
-    """Counts prepared for `binomial` and `beta_binomial`: built by `binomial_data`."""
-
-    successes: ArrayLike
-    trials: ArrayLike
-    logit: ArrayLike
-    logit_low: ArrayLike
-    entropy: ArrayLike
-    constant: ArrayLike
+__all__ = [
+    "BetaData",
+    "CountData",
+    "bernoulli",
+    "beta",
+    "beta_binomial",
+    "beta_data",
+    "binomial",
+    "binomial_data",
+    "ordered_beta",
+    "zero_one_beta",
+]
 
 
-def _on_host(*arrays: ArrayLike) -> bool:
-    return not any(isinstance(array, jax.core.Tracer) for array in arrays)
-
-
-def beta_data(y: ArrayLike) -> BetaData:
-    """Logit of y as a high and a low part, and -log max(y, 1 - y), computed once in float64."""
-    if _on_host(y):
-        xp, dtype = np, result_dtype()
-        y = np.asarray(y, dtype=np.float64)
-    else:
-        xp, dtype = jnp, jnp.result_type(y)
-    inside = (y > 0) & (y < 1)
-    safe = xp.where(inside, y, 0.5)
-    logit = xp.log(safe) - xp.log1p(-safe)
-    tail = xp.where(inside, -xp.log(xp.maximum(safe, 1 - safe)), xp.nan)
-    high = logit.astype(dtype)
-    info = np.finfo(dtype)
-    stored = xp.where(inside, xp.clip(y, info.tiny, 1 - info.epsneg), y)
-    return BetaData(stored.astype(dtype), high, (logit - high).astype(dtype), tail.astype(dtype))
-
-
-def binomial_data(y: ArrayLike, n: ArrayLike) -> CountData:
-    """Everything about counts that does not depend on a parameter, computed once in float64."""
-    dtype = result_dtype()
-    y, n = np.broadcast_arrays(np.asarray(y, dtype=np.float64), np.asarray(n, dtype=np.float64))
-    valid = (y >= 0) & (y <= n)
-    y, n = np.where(valid, y, 0.0), np.where(valid, n, 0.0)
-    misses = n - y
-    inside = (y > 0) & (misses > 0)
-    p = np.where(inside, y / np.where(inside, n, 1.0), 0.5)
-    logit = np.where(inside, special.logit(p), np.where(n > 0, np.where(y > 0, _FAR_LOGIT, -_FAR_LOGIT), 0.0))
-    entropy = np.where(inside, special.entr(p) + special.entr(1 - p), 0.0)
-    constant = -np.log1p(n) - special.betaln(y + 1, misses + 1) - n * entropy
-    constant = np.where(valid, constant, np.nan)
-    high = logit.astype(dtype)
-    low = (logit - high).astype(dtype)
-    return CountData(
-        y.astype(dtype), n.astype(dtype), high, low, entropy.astype(dtype), constant.astype(dtype)
-    )
+def _parameters(data: Any, *parameters: ArrayLike) -> list[Array]:
+    """Parameters as arrays of the common float type of themselves and the data."""
+    dtype = jnp.result_type(*parameters, *data, jnp.float32)
+    return [jnp.asarray(parameter, dtype=dtype) for parameter in parameters]
 
 
 def bernoulli(y: ArrayLike, eta: ArrayLike) -> Array:
-    """Log probability of a 0/1 answer: y log mu + (1 - y) log(1 - mu), mu = sigmoid(eta)."""
-    parts = logistic(jnp.asarray(eta))
-    return jnp.where(jnp.asarray(y) > 0.5, parts.log_mean, parts.log_rest)
+    """Log probability of a right (1) or wrong (0) answer.
+
+    log p = y log mu + (1 - y) log(1 - mu), mu = sigmoid(eta); a fraction y counts as that share of a right answer.
+
+    Parameters
+    ----------
+    y
+        Answers in [0, 1].
+    eta
+        Logit of the success rate.
+    """
+    y = jnp.asarray(y)
+    (eta,) = _parameters((y,), eta)
+    return _bernoulli(y.astype(eta.dtype), eta)
+
+
+@jax.custom_jvp
+def _bernoulli(y: Array, eta: Array) -> Array:
+    return jnp.where(jnp.abs(y - 0.5) <= 0.5, (y - (eta >= 0)) * eta - fold(eta).tail, jnp.nan)
+
+
+@_bernoulli.defjvp
+def _bernoulli_jvp(primals, tangents):
+    y, eta = primals
+    parts = fold(eta)
+    slope = (y - (eta >= 0)) + parts.sign * parts.small
+    return _bernoulli(y, eta), jnp.where(jnp.abs(y - 0.5) <= 0.5, slope, 0) * tangents[1]
+
+
+def _count_data(y: ArrayLike | CountData, n: ArrayLike | None) -> CountData:
+    if isinstance(y, CountData):
+        return y
+    if n is None:
+        raise InputError(
+            "n: got None; counts need the number of trials, unless y comes from binomial_data(y, n)"
+        )
+    return binomial_data(y, n)
 
 
 def binomial(y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike) -> Array:
-    """Log probability of y successes in n trials."""
-    data = y if isinstance(y, CountData) else binomial_data(y, n)
-    parts = logistic(jnp.asarray(eta))
-    misses = data.trials - data.successes
-    return (
-        data.constant
-        + data.trials * data.entropy
-        + data.successes * parts.log_mean
-        + misses * parts.log_rest
-    )
+    """Log probability of y successes in n trials.
+
+    log p = log C(n, y) + y log mu + (n - y) log(1 - mu), mu = sigmoid(eta); computed as the largest value it can take
+    minus n KL(y/n || mu), which keeps its digits for many trials.
+
+    Parameters
+    ----------
+    y, n
+        Successes and trials; or y from `binomial_data`, and n None.
+    eta
+        Logit of the success rate.
+    """
+    data = _count_data(y, n)
+    (eta,) = _parameters(data, eta)
+    return binomial_density(data, eta)
 
 
-def beta_binomial(
-    y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike, log_phi: ArrayLike
-) -> Array:
-    """Log probability of y successes in n trials whose success rate is Beta(mu phi, (1 - mu) phi)."""
-    data = y if isinstance(y, CountData) else binomial_data(y, n)
-    eta, log_phi = jnp.asarray(eta), jnp.asarray(log_phi)
-    parts, phi = logistic(eta), jnp.exp(log_phi)
-    alpha, rest = phi * parts.mean, phi * parts.rest
-    misses = data.trials - data.successes
-    lg = jax.scipy.special.gammaln
-    return (
-        data.constant
-        + data.trials * data.entropy
-        + (lg(alpha + data.successes) - lg(alpha))
-        + (lg(rest + misses) - lg(rest))
-        - (lg(phi + data.trials) - lg(phi))
-    )
+def beta_binomial(y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike, log_phi: ArrayLike) -> Array:
+    """Log probability of y successes in n trials whose success rate varies as Beta(mu phi, (1 - mu) phi).
+
+    p = C(n, y) B(mu phi + y, (1 - mu) phi + n - y) / B(mu phi, (1 - mu) phi), mu = sigmoid(eta). The binomial is its
+    limit for phi to infinity. Written with the pooled rate p1 = (mu phi + y) / (phi + n) as the largest binomial value
+    minus phi KL(mu || p1) minus n KL(y/n || p1) plus bounded terms, so that nothing cancels.
+
+    Parameters
+    ----------
+    y, n
+        Successes and trials; or y from `binomial_data`, and n None.
+    eta
+        Logit of the mean success rate.
+    log_phi
+        Log of the concentration phi = alpha + beta; smaller means more overdispersed.
+    """
+    data = _count_data(y, n)
+    eta, log_phi = _parameters(data, eta, log_phi)
+    return beta_binomial_density(data, eta, log_phi)
 
 
 def beta(y: ArrayLike | BetaData, eta: ArrayLike, log_phi: ArrayLike) -> Array:
-    """Log density of a probability y under Beta(mu phi, (1 - mu) phi), mu = sigmoid(eta)."""
+    """Log density of a probability y under Beta(mu phi, (1 - mu) phi), mu = sigmoid(eta).
+
+    log p = -log y - log(1 - y) - phi KL(mu || y) + F(mu phi) + F((1 - mu) phi) - F(phi), with
+    F(x) = x log x - x - log Gamma(x): the terms of size phi log phi cancel on paper and not in the machine.
+
+    Parameters
+    ----------
+    y
+        Probabilities strictly between 0 and 1; or the result of `beta_data`.
+    eta
+        Logit of the mean.
+    log_phi
+        Log of the precision phi = alpha + beta.
+    """
     data = y if isinstance(y, BetaData) else beta_data(y)
-    eta, log_phi = jnp.asarray(eta), jnp.asarray(log_phi)
-    parts, phi = logistic(eta), jnp.exp(log_phi)
-    delta = (data.logit - eta) + data.logit_low
-    kl = divergence(eta, delta, data.tail)
-    return (
-        (2 * data.tail + jnp.abs(data.logit))
-        - phi * kl
-        + stirling(log_phi + parts.log_mean, phi * parts.mean)
-        + stirling(log_phi + parts.log_rest, phi * parts.rest)
-        - stirling(log_phi, phi)
-    )
-
-
-def _log_sigmoid(x: Array) -> Array:
-    return logistic(x).log_mean
+    eta, log_phi = _parameters(data, eta, log_phi)
+    return beta_density(data, eta, log_phi)
 
 
 def ordered_beta(
     y: ArrayLike | BetaData, eta: ArrayLike, log_phi: ArrayLike, cut_low: ArrayLike, cut_high: ArrayLike
 ) -> Array:
-    """Log density of y in [0, 1] when one logit decides between exact 0, a Beta inside and exact 1."""
+    """Log density of y in [0, 1] when one logit decides between exactly 0, a Beta inside, and exactly 1.
+
+    P(0) = 1 - sigmoid(eta - cut_low); P(1) = sigmoid(eta - cut_high); between them the remaining probability times
+    Beta(y | sigmoid(eta), phi). A density inside, a probability at 0 and 1.
+
+    Parameters
+    ----------
+    y
+        Answers in [0, 1]; or the result of `beta_data`.
+    eta
+        Logit of the mean of the answers inside.
+    log_phi
+        Log of their precision.
+    cut_low, cut_high
+        Cutpoints on the logit scale, cut_low < cut_high (else NaN inside).
+
+    Notes
+    -----
+    R. Kubinec (2023), Ordered Beta Regression, Political Analysis 31, 519-536.
+    """
     data = y if isinstance(y, BetaData) else beta_data(y)
-    above_low, above_high = jnp.asarray(eta - cut_low), jnp.asarray(eta - cut_high)
-    inside = (
-        _log_sigmoid(above_low)
-        + _log_sigmoid(-above_high)
-        + jnp.log(-jnp.expm1(jnp.asarray(cut_low - cut_high)))
-        + beta(data, eta, log_phi)
-    )
-    at_zero, at_one = _log_sigmoid(-above_low), _log_sigmoid(above_high)
-    return jnp.where(data.y == 0, at_zero, jnp.where(data.y == 1, at_one, inside))
+    eta, log_phi, cut_low, cut_high = _parameters(data, eta, log_phi, cut_low, cut_high)
+    above_low, above_high = fold(eta - cut_low), fold(eta - cut_high)
+    between = above_low.log_mean + above_high.log_rest + jnp.log(-jnp.expm1(cut_low - cut_high))
+    edge = jnp.where(data.y == 0, above_low.log_rest, above_high.log_mean)
+    return jnp.where((data.y == 0) | (data.y == 1), edge, between + beta_density(data, eta, log_phi))
 
 
 def zero_one_beta(
@@ -158,10 +183,28 @@ def zero_one_beta(
     logit_boundary: ArrayLike,
     logit_one: ArrayLike,
 ) -> Array:
-    """Log density of y in [0, 1]: a boundary with its own probability, else a Beta."""
+    """Log density of y in [0, 1] when exact 0 and 1 arise on their own, apart from a Beta inside.
+
+    P(0 or 1) = sigmoid(logit_boundary), P(1 given 0 or 1) = sigmoid(logit_one); else Beta(y | sigmoid(eta), phi).
+    A density inside, a probability at 0 and 1.
+
+    Parameters
+    ----------
+    y
+        Answers in [0, 1]; or the result of `beta_data`.
+    eta, log_phi
+        Logit of the mean and log precision of the answers inside.
+    logit_boundary, logit_one
+        Logits of the two probabilities.
+
+    Notes
+    -----
+    R. Ospina and S. L. P. Ferrari (2010), Inflated beta distributions, Statistical Papers 51, 111-126.
+    """
     data = y if isinstance(y, BetaData) else beta_data(y)
-    boundary, one = jnp.asarray(logit_boundary), jnp.asarray(logit_one)
-    inside = _log_sigmoid(-boundary) + beta(data, eta, log_phi)
-    at_zero = _log_sigmoid(boundary) + _log_sigmoid(-one)
-    at_one = _log_sigmoid(boundary) + _log_sigmoid(one)
-    return jnp.where(data.y == 0, at_zero, jnp.where(data.y == 1, at_one, inside))
+    eta, log_phi, logit_boundary, logit_one = _parameters(data, eta, log_phi, logit_boundary, logit_one)
+    boundary, one = fold(logit_boundary), fold(logit_one)
+    edge = boundary.log_mean + jnp.where(data.y == 0, one.log_rest, one.log_mean)
+    return jnp.where(
+        (data.y == 0) | (data.y == 1), edge, boundary.log_rest + beta_density(data, eta, log_phi)
+    )

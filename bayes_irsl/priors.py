@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import jax.numpy as jnp
-import numpyro.distributions as dist
+
+# ArviZ leaves a lazy numpyro behind; `import numpyro.distributions` would then load that package twice and break it.
+from numpyro import distributions as dist
 
 from bayes_irsl.errors import InputError
 

@@ -91,7 +91,11 @@ def device_curves(bank: ItemBank) -> Curves:
         with np.errstate(divide="ignore"):
             logit_c = None if bank.c is None else np.log(bank.c) - np.log1p(-bank.c)
         values = {**bank.edges, **({} if bank.phi is None else {"log_phi": np.log(bank.phi)})}
-        put = lambda draws: jnp.asarray(np.asarray(draws).T, jnp.float32)  # noqa: E731
+        size = bucket(bank.n_items, 2, least=64)
+
+        def put(draws: np.ndarray) -> Array:
+            return jnp.asarray(np.pad(draws.T, ((0, size - bank.n_items), (0, 0)), mode="edge"), jnp.float32)
+
         parameters = tuple(put(values[name]) for name in LIKELIHOODS[bank.likelihood].parameters)
         bank.memo["curves"] = Curves(put(a), put(b), None if logit_c is None else put(logit_c), parameters)
     return bank.memo["curves"]
@@ -285,14 +289,17 @@ def _to_fine(n_nodes: int) -> np.ndarray:
     return CubicSpline(np.linspace(-1, 1, n_nodes), np.eye(n_nodes))(np.linspace(-1, 1, FINE)).T
 
 
-def bucket(n: int) -> int:
-    """The next power of two: arrays come in few shapes, so that little is compiled."""
-    return 1 << max(0, int(n - 1).bit_length())
+def bucket(n: int, factor: int, least: int = 1) -> int:
+    """The next of least, least * factor, ...: arrays come in few shapes, so that little is compiled."""
+    size = least
+    while size < n:
+        size *= factor
+    return size
 
 
 def _padded(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Per-unit arrays repeated at their end up to a bucket; a padding unit has no answers."""
-    size = bucket(len(arrays[0]))
+    size = bucket(len(arrays[0]), 8)
     out = [np.concatenate([x, np.repeat(x[-1:], size - len(x))]) for x in arrays]
     out[1][len(arrays[0]) :] = 0
     return tuple(out)
@@ -305,7 +312,7 @@ def _chunked(bank: ItemBank, answers: Answers, n_units: int) -> tuple[Chunks, np
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     place = np.arange(len(answers.unit)) - np.repeat(np.cumsum(n_answers) - n_answers, n_answers)
     where = first[answers.unit] * CHUNK + place
-    rows = bucket(max(int(count.sum()), 2))
+    rows = bucket(int(count.sum()), 4, least=4)
     source = np.zeros(rows * CHUNK, int)
     filled = np.zeros(rows * CHUNK, bool)
     source[where], filled[where] = np.arange(len(where)), True

@@ -22,7 +22,7 @@ def available() -> bool:
 
 
 def fit_all(table: np.ndarray, settings: list[dict]) -> list[dict[str, np.ndarray]]:
-    """theta, a and b for each of the settings of ``fit``; ``table`` is subjects x items, NaN where missing."""
+    """theta, a and b for each of the settings; ``table`` is subjects x items, NaN where missing."""
     if importlib.util.find_spec("torch_measure") is not None:
         return [fit(table, **setting) for setting in settings]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
 """Hidden answers of real tables: mean log score per answer of ours and of what people use.
 
 A tenth of the cells is hidden at random, several times over. Probabilities are scored as intervals of width
-0.01, counts and 0/1 answers exactly. Every choice (model, ridge, dispersion, settings) is made on cells that are
-not hidden; of the plain and the tuned form of a baseline the one that turns out better stands against ours.
-Standard errors are of paired differences, clustered by subject and by item (crossed), over all splits together.
+0.01, counts and 0/1 answers exactly. Every choice (model, ridge, dispersion, settings) is made on cells that
+are not hidden; of the plain and the tuned form of a baseline the one that turns out better stands against
+ours. Standard errors are of paired differences, clustered by subject and by item, over all splits together.
 """
 
 from __future__ import annotations
@@ -73,9 +73,35 @@ class Table:
 
 
 SETS = {
-    "mmlu_pro": Table(mmlu_pro, {}, ()),
-    "digit_mat": Table(digit_mat, {}, ()),
-    "pythia": Table(pythia, {}, ()),
+    "mmlu_pro": Table(
+        mmlu_pro,
+        {},
+        (
+            {"curve": "3pl"},
+            {"abilities": "category", "dependence": "testlet"},
+            {"abilities": "category"},
+            {"curve": "3pl", "abilities": "category", "dependence": "testlet"},
+        ),
+    ),
+    "digit_mat": Table(
+        digit_mat,
+        {},
+        (
+            {"precision": "item"},
+            {"abilities": "problem_type", "dependence": "testlet"},
+            {"abilities": "problem_type", "dependence": "testlet", "precision": "item"},
+        ),
+    ),
+    "pythia": Table(
+        pythia,
+        {},
+        (
+            {"precision": "item"},
+            {"abilities": "category"},
+            {"abilities": "category", "precision": "item"},
+            {"abilities": "category", "dependence": "testlet"},
+        ),
+    ),
 }
 
 
@@ -126,7 +152,7 @@ def plain_and_tuned(train: bi.Responses, seed: int) -> dict[str, list[LogitTable
 
 
 def torch_settings(train: bi.Responses) -> list[dict]:
-    """What is tried of torch_measure's 2PL: its defaults first, then weight decays of about N(0, 1) priors."""
+    """What is tried of torch_measure's 2PL: its defaults, then weight decays of about N(0, 1) priors."""
     decays = [0.0, 0.3 / train.n_obs, 3 / train.n_obs]
     settings = [{"model": "TwoPL", "weight_decay": decay} for decay in decays]
     if train.kind != "binary":
@@ -137,7 +163,7 @@ def torch_settings(train: bi.Responses) -> list[dict]:
 
 
 def torch_tables(train: bi.Responses, settings: list[dict]) -> list[LogitTable]:
-    """torch_measure's 2PL for each of the settings, with the dispersion most likely for the training cells."""
+    """torch_measure's 2PL for each of the settings, with the dispersion most likely for these cells."""
     answers, trials = train.dense()
     share = answers if trials is None else answers / np.where(trials > 0, trials, 1)
     inside = share if trials is None else (answers + 0.5) / (trials + 1)
@@ -160,7 +186,7 @@ def best_of_torch(rest: bi.Responses, aside: bi.Responses) -> tuple[dict, float 
 
 
 def in_folds(responses: bi.Responses) -> np.ndarray:
-    """A fold of ten for every cell: split k hides fold k, and choices are made on folds that no split hides."""
+    """A fold of ten for every cell: split k hides fold k, and choices are made on folds never hidden."""
     return np.random.default_rng(0).permutation(responses.n_obs) % 10
 
 
@@ -239,7 +265,7 @@ def main() -> None:
     with_torch = not options.no_torch and _torch_measure.available()
     if not with_torch:
         print(
-            "torch_measure skipped: install the [bench] extra, or point BENCH_TORCH_PYTHON to a Python that has it"
+            "torch_measure skipped: install the [bench] extra, or set BENCH_TORCH_PYTHON to a Python with it"
         )
     worst: dict[str, tuple[float | None, float | None]] = {}
     for name in options.sets:

@@ -11,7 +11,7 @@ Cells are items by places, see :class:`bayes_irsl.cells.Cells`.
 import jax
 import jax.numpy as jnp
 import numpyro
-import numpyro.distributions as dist
+from numpyro import distributions as dist
 
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.curves import with_guessing

@@ -33,6 +33,7 @@ from bayes_irsl.inference.structure import Item, Structure, structure
 
 # A block's largest array has about this many numbers: small enough for cache and memory, large enough for throughput.
 BLOCK_SIZE = 3_000_000
+MERGE_SIZE = 2_000_000
 MAX_ITERATIONS = 60
 # Below this ratio of an ability's variance to the abilities' spread its uncertainty does not move the items.
 NEGLIGIBLE = 3e-4
@@ -90,7 +91,7 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     """Fit; ``progress(iteration, newton_decrement)`` is called after each pass over the answers."""
     s = structure(problem)
     rule, all_nodes = choose_rule(problem, s)
-    blocks = make_blocks(problem, s, rule, all_nodes)
+    blocks = make_blocks(problem, s, rule)
     state = start(problem, s)
     n_u = state.theta.size + s.n_hyper
     free = ZeroSum(s.n_dimensions, problem.n_subjects)
@@ -136,22 +137,29 @@ def choose_rule(problem: Problem, s: Structure) -> tuple[Rule, bool]:
     return cross_rule(s.n_item), False
 
 
-def make_blocks(problem: Problem, s: Structure, rule: Rule, all_nodes: bool) -> list[Block]:
-    """Items sorted by number of answers and cut into few different shapes, the last of each padded by repetition."""
+def make_blocks(problem: Problem, s: Structure, rule: Rule) -> list[Block]:
+    """Items sorted by number of answers and cut into few different shapes, the last of each padded by repetition.
+
+    Every shape costs a compilation, so a new one is begun only where padding would waste real memory.
+    """
     order = np.argsort(-problem.counts, kind="stable")
+    sorted_counts = problem.counts[order]
     n_u = problem.n_subjects * s.n_dimensions + s.n_hyper
     blocks, at = [], 0
     while at < len(order):
-        width = problem.width(int(problem.counts[order[at]]))
-        same = order[at:][problem.counts[order[at:]] > (0 if width == problem.n_subjects and 2 * problem.counts[order[-1]] > width else width // 2)]
-        per_item = len(rule.z) * (n_u + 4 * width)
-        size = int(np.clip(BLOCK_SIZE // per_item, 1, len(same)))
-        for part in range(0, len(same), size):
-            items = same[part : part + size]
+        width = problem.width(int(sorted_counts[at]))
+        fits = 2 * sorted_counts[at:] > width
+        if width * np.sum(~fits) < MERGE_SIZE:
+            fits[:] = True
+        group = order[at : at + int(fits.sum())]
+        size = int(np.clip(BLOCK_SIZE // (len(rule.z) * (n_u + 4 * width)), 1, len(group)))
+        size = -(-len(group) // -(-len(group) // size))
+        for part in range(0, len(group), size):
+            items = group[part : part + size]
             real = np.zeros(size, np.float32)
             real[: len(items)] = 1
             blocks.append(Block(np.resize(items, size), real, width))
-        at += len(same)
+        at += len(group)
     return blocks
 
 

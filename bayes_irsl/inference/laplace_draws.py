@@ -85,7 +85,8 @@ def _not_normal(posterior: ItemPosterior) -> Array:
 def _resample(s, key, bad, posterior, linear, delta, theta, h, problem: Problem, block) -> np.ndarray:
     """Draws (n_draws, len(bad), d) of the items ``bad`` of a block, in chunks of one compiled shape."""
     n_draws = len(h)
-    chunk = max(1, min(len(bad), 20_000_000 // (n_draws * CANDIDATES * block.width)))
+    # A power of two, so that blocks share compiled shapes.
+    chunk = 1 << int(np.log2(max(1, min(2 * len(bad) - 1, 4_000_000 // (CANDIDATES * block.width)))))
     out = np.empty((n_draws, len(bad), s.n_item), np.float32)
     for at in range(0, len(bad), chunk):
         part = np.resize(bad[at : at + chunk], chunk)

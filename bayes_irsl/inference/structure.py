@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
+from numpyro import distributions as dist
 from numpyro.distributions.transforms import CorrCholeskyTransform
 
 from bayes_irsl.answers import LIKELIHOODS
