@@ -23,7 +23,7 @@ from bayes_irsl._special import (
 
 
 class BetaData(NamedTuple):
-    """Probabilities prepared by `beta_data`; a pytree of arrays of one shape, to be sliced and gathered like y."""
+    """Probabilities prepared by `beta_data`: a pytree of arrays of one shape, to be gathered like y."""
 
     y: Any
     logit: Any
@@ -37,23 +37,24 @@ def beta_data(y: ArrayLike) -> BetaData:
     Parameters
     ----------
     y
-        Probabilities, any shape. 0 and 1 are kept for `ordered_beta` and `zero_one_beta`; under `beta` they, and
-        everything else outside (0, 1), have log density NaN.
+        Probabilities, any shape. 0 and 1 are kept for `ordered_beta` and `zero_one_beta`; under `beta`
+        they, and everything else outside (0, 1), have log density NaN.
 
     Returns
     -------
     BetaData
-        y; logit(y) as the sum of a high and a low part (one float32 is too coarse at precisions of 1e4 and more);
-        tail = -log max(y, 1 - y), NaN outside (0, 1). Values being traced by JAX are prepared in JAX's precision.
+        y; logit(y) as the sum of a high and a low part (one float32 is too coarse at precisions of 1e4 and
+        more); tail = -log max(y, 1 - y), NaN outside (0, 1). Values being traced by JAX are prepared in
+        JAX's precision.
     """
     xp, dtype = namespace(y)
-    y = xp.asarray(y, dtype=dtype)
-    inside = (y > 0) & (y < 1)
-    safe = xp.where(inside, y, 0.5)
+    answers = xp.asarray(y, dtype=dtype)
+    inside = (answers > 0) & (answers < 1)
+    safe = xp.where(inside, answers, 0.5)
     logit, low = high_low(xp.log(safe) - xp.log1p(-safe))
     tail = xp.where(inside, -xp.log(xp.maximum(safe, 1 - safe)), xp.nan)
     limits = jnp.finfo(result_dtype())
-    stored = xp.where(inside, xp.clip(y, float(limits.tiny), 1 - float(limits.epsneg)), y)
+    stored = xp.where(inside, xp.clip(answers, float(limits.tiny), 1 - float(limits.epsneg)), answers)
     return BetaData(stored.astype(logit.dtype), logit, low, tail.astype(logit.dtype))
 
 

@@ -32,7 +32,7 @@ _CLIP_LOGIT = 60.0
 
 
 class CountData(NamedTuple):
-    """Counts prepared by `binomial_data`; a pytree of arrays of one shape, to be sliced and gathered like y."""
+    """Counts prepared by `binomial_data`: a pytree of arrays of one shape, to be gathered like y."""
 
     successes: Any
     trials: Any
@@ -54,21 +54,22 @@ def binomial_data(y: ArrayLike, n: ArrayLike) -> CountData:
     Returns
     -------
     CountData
-        Both; the logit of y / n as the sum of a high and a low part (+-200 for 1 and 0); and the largest log
-        probability the counts can have, log C(n, y) + y log(y/n) + (n - y) log(1 - y/n), NaN for impossible counts.
+        Both; the logit of y / n as the sum of a high and a low part (+-200 for 1 and 0); and the largest
+        log probability the counts can have, log C(n, y) + y log(y/n) + (n - y) log(1 - y/n), NaN for
+        impossible counts.
     """
     xp, dtype = namespace(y, n)
-    y, n = xp.broadcast_arrays(xp.asarray(y, dtype=dtype), xp.asarray(n, dtype=dtype))
-    possible = (y >= 0) & (y <= n)
-    y, n = xp.where(possible, y, 0.0), xp.where(possible, n, 0.0)
-    inside = (y > 0) & (y < n)
-    hit, miss, total = (xp.where(inside, count, 1.0) for count in (y, n - y, n))
-    edge = xp.where(y > 0, _FAR_LOGIT, xp.where(n > 0, -_FAR_LOGIT, 0.0))
+    hits, trials = xp.broadcast_arrays(xp.asarray(y, dtype=dtype), xp.asarray(n, dtype=dtype))
+    possible = (hits >= 0) & (hits <= trials)
+    hits, trials = xp.where(possible, hits, 0.0), xp.where(possible, trials, 0.0)
+    inside = (hits > 0) & (hits < trials)
+    hit, miss, total = (xp.where(inside, count, 1.0) for count in (hits, trials - hits, trials))
+    edge = xp.where(hits > 0, _FAR_LOGIT, xp.where(trials > 0, -_FAR_LOGIT, 0.0))
     logit, low = high_low(xp.where(inside, xp.log(hit) - xp.log(miss), edge))
     gap: Callable[[Any], Any] = _stirling_on_host if xp is np else lambda x: stirling(jnp.log(x), x)
     best = gap(hit) + gap(miss) - gap(total) + xp.log(total / (hit * miss))
     best = xp.where(possible, xp.where(inside, best, 0.0), xp.nan)
-    return CountData(*(a.astype(logit.dtype) for a in (y, n, logit, low, best)))
+    return CountData(*(a.astype(logit.dtype) for a in (hits, trials, logit, low, best)))
 
 
 def _stirling_on_host(x: np.ndarray) -> np.ndarray:

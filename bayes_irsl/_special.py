@@ -1,11 +1,12 @@
 """Special functions that keep their digits in float32: the pieces from which the likelihoods are built.
 
-Log-gamma grows like ``x log x``; in a difference of several the growth cancels and takes the digits along. Here the
-growth is removed by hand, so nothing large is ever subtracted. The float32 forms are minimax fits (largest error beside
-each table); in float64 the same functions are evaluated by recurrence and Stirling's series.
+Log-gamma grows like ``x log x``; in a difference of several the growth cancels and takes the digits along.
+Here the growth is removed by hand, so nothing large is ever subtracted. The float32 forms are minimax fits
+(largest error beside each table); in float64 the same functions are evaluated by recurrence and Stirling's
+series.
 
-Each float32 form ends in its only division: XLA on a CPU stores the result of a division that is used twice and
-recomputes everything cheaper, so the place of the division decides what is stored.
+Each float32 form ends in its only division: XLA on a CPU stores the result of a division that is used twice
+and recomputes everything cheaper, so the place of the division decides what is stored.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _R_TOP = (0.000757824498, 0.000734268506, 0.0171570892, 0.222268176, 0.678836265
 _R_BOTTOM = (0.000757824555, 0.000300920664, 0.019768977, 0.27664773, 1.09771474, 1.56125797, 1.0)
 # Beyond this the fits have reached their limits; it keeps x^6 inside float32.
 _FIT_END = 1e6
-# digamma(1 + x) + x trigamma(1 + x) on [0, 1], 3e-7; x Q(x) in powers of 1 / x^2 beyond, relative 5e-6.
+# digamma(1 + x) + x trigamma(1 + x) on [0, 1], 3e-7; x Q(x) in powers of 1 / x^2 beyond 1, relative 5e-6.
 _Q_NEAR = (
     -0.577215411, 3.28981253, -3.60415656, 4.30065638, -4.97320433,
     5.17199132, -4.38432374, 2.68924067, -1.02219179, 0.17710959,
@@ -50,7 +51,8 @@ _Q_NEAR = (
 _Q_FAR = (
     -0.0833329523, 0.0249518386, -0.0188148682, 0.0200124552, -0.0186767026, 0.0109384715, -0.00279702563
 )  # fmt: skip
-# (expm1(t) - t) / t^2 for |t| < 3/4, relative 3e-7; (w - log1p(w)) / w^2 for the w it leads to, relative 6e-7.
+# For |t| < 3/4: (expm1(t) - t) / t^2, relative 3e-7; and (w - log1p(w)) / w^2 for |w| <= |expm1(t)| / 2,
+# relative 6e-7.
 NEAR = 0.75
 _EXPM1 = (0.500000139, 0.166666759, 0.0416622097, 0.00833229119, 0.00140996798, 0.000201530799)
 _LOG1P_TOP = (0.499999776, 0.325264834, 0.0047714326)

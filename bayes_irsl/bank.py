@@ -190,17 +190,19 @@ class ItemBank:
             raise InputError(
                 f"a, b, c, phi must be numbers of one shape, (item,) or (draw, item): {error}"
             ) from None
-        if not isinstance(items, pd.DataFrame):
+        if isinstance(items, pd.DataFrame):
+            frame = items
+        else:
             labels = [str(i) for i in range(shape[1])] if items is None else list(items)
-            items = pd.DataFrame(index=pd.Index(labels, name="item"))
-        if len(items) != shape[1]:
-            raise InputError(f"{len(items)} labels for {shape[1]} items; give one label an item")
+            frame = pd.DataFrame(index=pd.Index(labels, name="item"))
+        if len(frame) != shape[1]:
+            raise InputError(f"{len(frame)} labels for {shape[1]} items; give one label an item")
         a, b, c, precision = (np.broadcast_to(v, shape) for v in given)
-        if "curve" not in items:
+        if "curve" not in frame:
             slopes = "1pl" if (a == a[:, :1]).all() else "2pl"
-            items = items.assign(curve="3pl" if (c > 0).any() else slopes)
+            frame = frame.assign(curve="3pl" if (c > 0).any() else slopes)
         floor = None if (c == 0).all() else c
-        return cls(a, b, items, likelihood, c=floor, phi=None if phi is None else precision, **options)
+        return cls(a, b, frame, likelihood, c=floor, phi=None if phi is None else precision, **options)
 
     @property
     def n_items(self) -> int:
@@ -352,12 +354,11 @@ def _joined(first: ItemBank, second: ItemBank) -> ItemBank:
     """Both sets of items side by side, with as many draws as the smaller bank has."""
     n = min(first.n_draws, second.n_draws)
 
-    def beside(left: Any, right: Any) -> np.ndarray | None:
-        if left is None and right is None:
-            return None
+    def beside(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
         pair = ((left, first.n_items), (right, second.n_items))
         return np.concatenate([np.zeros((n, size)) if v is None else v[:n] for v, size in pair], axis=1)
 
+    has_floor = first.c is not None or second.c is not None
     links = [bank.links[:, :n] for bank in (first, second) if bank.links is not None]
     in_link = second.items["link"].to_numpy()
     offset = 0 if first.links is None else len(first.links)
@@ -370,8 +371,8 @@ def _joined(first: ItemBank, second: ItemBank) -> ItemBank:
         first,
         a=beside(first.a, second.a),
         b=beside(first.b, second.b),
-        c=beside(first.c, second.c),
-        phi=beside(first.phi, second.phi),
+        c=beside(first.c, second.c) if has_floor else None,
+        phi=None if first.phi is None else beside(first.phi, second.phi),
         edges={name: beside(draws, second.edges[name]) for name, draws in first.edges.items()},
         items=pd.concat([first.items, added]),
         links=np.concatenate(links) if links else None,

@@ -12,12 +12,13 @@ import pandas as pd
 
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.bank import ItemBank
-from bayes_irsl.quadrature import CHUNK, Curves, bucket, column, device_curves, logits, quantiles
+from bayes_irsl.grids import quantiles
+from bayes_irsl.quadrature import CHUNK, Curves, bucket, column, device_curves, logits
 from bayes_irsl.spec import LIKELIHOODS as KINDS
 
 Array = Any
 
-SAMPLES = 2000  # abilities that a score is made of
+SAMPLES = 1000  # abilities that a score is made of
 TABLE_NODES = 241
 _DIRECT = 256  # up to this many unanswered items of a group are evaluated one by one
 _TABLE_REACH = 12.0  # in sd of the prior, on either side
@@ -102,7 +103,7 @@ def item_sums(bank: ItemBank, items: np.ndarray, group: np.ndarray, theta: np.nd
     shape = (bucket(rows, 4, least=4), CHUNK)
 
     def lay(values: np.ndarray, dtype: type) -> np.ndarray:
-        flat = np.zeros(shape[0] * CHUNK, dtype)
+        flat: np.ndarray = np.zeros(shape[0] * CHUNK, dtype)
         flat[: len(values)] = values
         return flat.reshape(shape)
 
@@ -212,9 +213,12 @@ def _trials(bank: ItemBank) -> list[int | None]:
     """Trials behind an answer in each benchmark, the mean where they differ; None for probabilities."""
     if "probability" in KINDS[bank.likelihood]:
         return [None] * len(bank.benchmarks)
-    layout = groups(bank)
-    of_item = layout.benchmark[layout.of_item]
-    return np.rint(np.bincount(of_item, column(bank, "trials")) / np.bincount(of_item)).astype(int).tolist()
+    if "trials of benchmarks" not in bank.memo:
+        layout = groups(bank)
+        of_item = layout.benchmark[layout.of_item]
+        means = np.bincount(of_item, column(bank, "trials")) / np.bincount(of_item)
+        bank.memo["trials of benchmarks"] = np.rint(means).astype(int).tolist()
+    return bank.memo["trials of benchmarks"]
 
 
 def _sums_to_predict(bank: ItemBank, answered: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -226,7 +230,7 @@ def _sums_to_predict(bank: ItemBank, answered: np.ndarray, theta: np.ndarray) ->
     touched[answered] = ~touched[answered]
     items = np.flatnonzero(touched)
     sums = item_sums(bank, items, layout.of_item[items], theta)
-    for group in np.flatnonzero(~direct):
+    for group in np.flatnonzero(~direct).tolist():
         sums[:, group] = np.maximum(all_items(bank, group, theta[group]) - sums[:, group], 0.0)
     return sums
 
@@ -236,8 +240,8 @@ def _sampled(
 ) -> np.ndarray:
     """Sums of n answers (as shares) with given means and variances of the sums.
 
-    Without trials: n times a Beta. With them: successes over trials, where successes are Binomial with as many trials
-    as give this variance, exact for one item and for equal ones, or beta-binomial where the variance is larger.
+    Without trials: n times a Beta. With them: successes over trials, the successes Binomial with as many
+    trials as give this variance (exact for one item and for equal ones), or beta-binomial where it is larger.
     """
     if n == 0:
         return np.zeros_like(mean)

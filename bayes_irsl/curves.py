@@ -1,6 +1,7 @@
 """Response curves, their information, and pass@k: pure functions of arrays.
 
-`theta` is an ability, `b` a difficulty and `c` a guessing rate; `a` > 0 is a discrimination. All of them broadcast.
+`theta` is an ability, `b` a difficulty and `c` a guessing rate; `a` > 0 is a discrimination. All of them
+broadcast.
 """
 
 from __future__ import annotations
@@ -20,10 +21,7 @@ _LIKELIHOODS = ("bernoulli", "binomial", "beta", "beta-binomial")
 
 
 def mean_logit(theta: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
-    """Logit of the success rate without guessing: eta = a (theta - b).
-
-    An item nobody or everybody solves has a large |b|; nothing here needs it finite on the logit scale.
-    """
+    """Logit of the success rate without guessing: eta = a (theta - b)."""
     return jnp.asarray(a) * (jnp.asarray(theta) - b)
 
 
@@ -42,7 +40,8 @@ def with_guessing(eta: ArrayLike, logit_c: ArrayLike) -> Array:
 
     Notes
     -----
-    The three-parameter model of A. Birnbaum (1968); c is the lower asymptote of the success rate.
+    The three-parameter model of A. Birnbaum (1968), in F. M. Lord and M. R. Novick, Statistical Theories of
+    Mental Test Scores, ch. 17; c is the lower asymptote.
     """
     logit_c = jnp.asarray(logit_c)
     return jnp.logaddexp(logit_c, jnp.asarray(eta) + jnp.logaddexp(logit_c, 0.0))
@@ -75,9 +74,10 @@ def information(
 ) -> Array:
     """Fisher information about theta in one answer.
 
-    (d zeta / d theta)^2 J(zeta), with zeta the logit of mu and J the information about zeta:
-    bernoulli mu (1 - mu); binomial n mu (1 - mu); beta (1-mu)^2 (alpha^2 psi1(alpha)) + mu^2 (beta^2 psi1(beta));
-    beta-binomial the same difference between the parameters before and after the counts, averaged over the counts.
+    (d zeta / d theta)^2 J(zeta), with zeta the logit of mu and J the information about zeta: bernoulli mu
+    (1 - mu); binomial n mu (1 - mu); beta (1-mu)^2 (alpha^2 psi1(alpha)) + mu^2 (beta^2 psi1(beta));
+    beta-binomial the same difference between the parameters before and after the counts, averaged over the
+    counts.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _square_trigamma(x: Array) -> Array:
 
 
 def _beta_binomial_information(mu: Array, miss: Array, phi: Array, trials: np.ndarray) -> Array:
-    """Information about the logit of mu: (alpha (1-mu))^2 sum_k P(Y > k) / (alpha + k)^2, and its mirror image."""
+    """Information about the logit of mu: (alpha (1-mu))^2 sum_k P(Y > k) / (alpha + k)^2 plus its mirror."""
     most = int(trials.max(initial=0))
     k = jnp.arange(most)
     tiny = jnp.finfo(mu.dtype).tiny
@@ -151,9 +151,9 @@ def information_peak(a: ArrayLike, b: ArrayLike, c: ArrayLike = 0.0) -> Array:
 
     Notes
     -----
-    F. M. Lord (1980), Applications of Item Response Theory to Practical Testing Problems, eq. 10-4.
+    A. Birnbaum (1968), in F. M. Lord and M. R. Novick, Statistical Theories of Mental Test Scores, ch. 20.
     """
-    return b + jnp.log((1 + jnp.sqrt(1 + 8 * jnp.asarray(c))) / 2) / a
+    return jnp.asarray(b) + jnp.log((1 + jnp.sqrt(1 + 8 * jnp.asarray(c))) / 2) / a
 
 
 def expected_score(
@@ -182,8 +182,8 @@ def expected_score(
     Raises
     ------
     InputError
-        If a slope is negative: the curve would dip, and the able would be expected to score less. Not checked while
-        JAX is tracing.
+        If a slope is negative: the curve would dip, and the able would be expected to score less. Not
+        checked while JAX is tracing.
     """
     if not isinstance(a, jax.core.Tracer):
         negative = np.unique(np.argwhere(np.atleast_1d(np.asarray(a)) < 0)[:, -1])
@@ -199,8 +199,8 @@ def expected_score(
 def pass_at_k_unbiased(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     """Unbiased estimate of the chance that k fresh samples contain a success.
 
-    1 - C(n - c, k) / C(n, k) = 1 - prod_{i=0}^{m-1} (1 - M / (n - i)), m = min(c, k), M = max(c, k); in float64 by
-    log1p, without binomial coefficients.
+    1 - C(n - c, k) / C(n, k) = 1 - prod_{i=0}^{m-1} (1 - M / (n - i)), m = min(c, k), M = max(c, k); in
+    float64 by log1p, without binomial coefficients.
 
     Parameters
     ----------
@@ -214,8 +214,8 @@ def pass_at_k_unbiased(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        One estimate a problem (float64, the broadcast shape). Averaging over problems is the caller's step: pooling
-        samples of different problems first is another quantity.
+        One estimate a problem (float64, the broadcast shape). Averaging over problems is the caller's step:
+        pooling samples of different problems first is another quantity.
 
     Raises
     ------
@@ -249,9 +249,8 @@ def _refuse(bad: np.ndarray, rule: str, n: np.ndarray, c: np.ndarray, k: np.ndar
         return
     places = np.argwhere(bad)
     shown = "; ".join(
-        f"{'position ' + ', '.join(map(str, p)) + ': ' if len(p) else ''}n={n[tuple(p)]:g}, c={c[tuple(p)]:g}, "
-        f"k={k[tuple(p)]:g}"
-        for p in places[:5]
+        (f"position {', '.join(map(str, at))}: " if at else "") + f"n={n[at]:g}, c={c[at]:g}, k={k[at]:g}"
+        for at in map(tuple, places[:5])
     )
     raise InputError(
         f"{rule}; {len(places)} of {n.size} break this ({shown}{'; ...' if len(places) > 5 else ''})"

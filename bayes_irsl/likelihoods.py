@@ -1,15 +1,15 @@
 """Log densities of answers, given the logit `eta` of their mean.
 
-Every function is elementwise with broadcasting, includes all constants, works in float32 and float64, has analytic
-derivatives and can be differentiated twice in its parameters. Answers are data: there is no derivative in them. An
-answer outside its range (NaN included) has log density NaN and finite derivatives, so that
-``jnp.where(mask, density, 0)`` is safe in value and gradient whatever fills the masked cells.
+Every function is elementwise with broadcasting, includes all constants, works in float32 and float64, has
+analytic derivatives and can be differentiated twice in its parameters. Answers are data: there is no
+derivative in them. An answer outside its range (NaN included) has log density NaN and finite derivatives,
+so that ``jnp.where(mask, density, 0)`` is safe in value and gradient whatever fills the masked cells.
 
-Parameters that many cells share (one `log_phi` per fit, or per item) are best passed in their small shape: what depends
-on them alone is then computed once.
+Parameters that many cells share (one `log_phi` per fit, or per item) are best passed in their small shape:
+what depends on them alone is then computed once.
 
-Each density ends in a ``where`` that tests the answer. Besides marking bad answers it keeps XLA's reduction kernels on
-CPUs from swallowing the whole density, which makes them several times slower.
+Each density ends in a ``where`` that tests the answer. Besides marking bad answers it keeps XLA's reduction
+kernels on CPUs from swallowing the whole density, which makes them several times slower.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def _parameters(data: Any, *parameters: ArrayLike) -> list[Array]:
 def bernoulli(y: ArrayLike, eta: ArrayLike) -> Array:
     """Log probability of a right (1) or wrong (0) answer.
 
-    log p = y log mu + (1 - y) log(1 - mu), mu = sigmoid(eta); a fraction y counts as that share of a right answer.
+    log p = y log mu + (1 - y) log(1 - mu), mu = sigmoid(eta); a fraction y counts as that share of a right
+    answer.
 
     Parameters
     ----------
@@ -89,8 +90,8 @@ def _count_data(y: ArrayLike | CountData, n: ArrayLike | None) -> CountData:
 def binomial(y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike) -> Array:
     """Log probability of y successes in n trials.
 
-    log p = log C(n, y) + y log mu + (n - y) log(1 - mu), mu = sigmoid(eta); computed as the largest value it can take
-    minus n KL(y/n || mu), which keeps its digits for many trials.
+    log p = log C(n, y) + y log mu + (n - y) log(1 - mu), mu = sigmoid(eta); computed as the largest value
+    it can take minus n KL(y/n || mu), which keeps its digits for many trials.
 
     Parameters
     ----------
@@ -107,9 +108,10 @@ def binomial(y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike) -> A
 def beta_binomial(y: ArrayLike | CountData, n: ArrayLike | None, eta: ArrayLike, log_phi: ArrayLike) -> Array:
     """Log probability of y successes in n trials whose success rate varies as Beta(mu phi, (1 - mu) phi).
 
-    p = C(n, y) B(mu phi + y, (1 - mu) phi + n - y) / B(mu phi, (1 - mu) phi), mu = sigmoid(eta). The binomial is its
-    limit for phi to infinity. Written with the pooled rate p1 = (mu phi + y) / (phi + n) as the largest binomial value
-    minus phi KL(mu || p1) minus n KL(y/n || p1) plus bounded terms, so that nothing cancels.
+    p = C(n, y) B(mu phi + y, (1 - mu) phi + n - y) / B(mu phi, (1 - mu) phi), mu = sigmoid(eta). The
+    binomial is its limit for phi to infinity. Written with the pooled rate p1 = (mu phi + y) / (phi + n) as
+    the largest binomial value minus phi KL(mu || p1) minus n KL(y/n || p1) plus bounded terms, so that
+    nothing cancels.
 
     Parameters
     ----------
@@ -150,8 +152,8 @@ def ordered_beta(
 ) -> Array:
     """Log density of y in [0, 1] when one logit decides between exactly 0, a Beta inside, and exactly 1.
 
-    P(0) = 1 - sigmoid(eta - cut_low); P(1) = sigmoid(eta - cut_high); between them the remaining probability times
-    Beta(y | sigmoid(eta), phi). A density inside, a probability at 0 and 1.
+    P(0) = 1 - sigmoid(eta - cut_low); P(1) = sigmoid(eta - cut_high); between them the remaining
+    probability times Beta(y | sigmoid(eta), phi). A density inside, a probability at 0 and 1.
 
     Parameters
     ----------
@@ -185,8 +187,8 @@ def zero_one_beta(
 ) -> Array:
     """Log density of y in [0, 1] when exact 0 and 1 arise on their own, apart from a Beta inside.
 
-    P(0 or 1) = sigmoid(logit_boundary), P(1 given 0 or 1) = sigmoid(logit_one); else Beta(y | sigmoid(eta), phi).
-    A density inside, a probability at 0 and 1.
+    P(0 or 1) = sigmoid(logit_boundary), P(1 given 0 or 1) = sigmoid(logit_one); else Beta(y | sigmoid(eta),
+    phi). A density inside, a probability at 0 and 1.
 
     Parameters
     ----------

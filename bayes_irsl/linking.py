@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,10 @@ class Link:
 def link(bank_a: ItemBank, bank_b: ItemBank, method: str = "slope-intercept") -> Link:
     """The map from the scale of bank b to that of bank a, through the items that both hold.
 
-    In slope-intercept form (intercept i = -a b of the logit) a link is linear: a_b = A a_a and i_b = i_a + B a_a.
-    Log A and B are estimated by least squares, each item weighted by its posterior precision in both banks, once
-    for every pair of draws. Where the items disagree by more than their posteriors allow, the spread of the link
-    is widened by the root mean square of the disagreement.
+    With intercepts i = -a b of the logit a link is linear: a_b = A a_a and i_b = i_a + B a_a. Log A and B are
+    estimated by least squares, items weighted by their posterior precision in both banks, once for every pair
+    of draws. Where the items disagree by more than their posteriors allow, the spread of the link is widened
+    by the root mean square of the disagreement.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def link(bank_a: ItemBank, bank_b: ItemBank, method: str = "slope-intercept") ->
 def link_subjects(theta_a: Any, theta_b: Any, *, bank_a: ItemBank | None = None) -> Link:
     """The map theta_a = A theta_b + B through subjects whose abilities are known on both scales.
 
-    A is the ratio of the weighted sds of the abilities and B aligns their weighted means, draw by draw; subjects
-    are weighted by their posterior precision on both scales.
+    A is the ratio of the weighted sds of the abilities and B aligns their weighted means, draw by draw;
+    subjects are weighted by their posterior precision on both scales.
 
     Parameters
     ----------
@@ -155,10 +155,10 @@ def link_subjects(theta_a: Any, theta_b: Any, *, bank_a: ItemBank | None = None)
     _enough(first.shape[1], "subject")
     slope, shift, table = _moments(*_met(first, second))
     table.index = pd.Index(labels, name="subject")
-    where = (
-        {} if bank_a is None else {"prior": bank_a.prior, "scale": bank_a.scale, "scale_id": bank_a.scale_id}
-    )
-    return Link(slope, shift, table, "mean-sigma of abilities", notes=_notes(table, "subject"), **where)
+    found = Link(slope, shift, table, "mean-sigma of abilities", notes=_notes(table, "subject"))
+    if bank_a is None:
+        return found
+    return replace(found, prior=bank_a.prior, scale=bank_a.scale, scale_id=bank_a.scale_id)
 
 
 def _enough(n: int, what: str) -> None:
@@ -181,7 +181,7 @@ def _notes(table: pd.DataFrame, what: str) -> tuple[str, ...]:
 
 
 def _met(draws_a: np.ndarray, draws_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of both sides in pairs: those of b in their order, to be moved each by its own; those of a at random."""
+    """Draws of both sides in pairs: those of b in their order, so that each moves by its own link."""
     n = len(draws_b) if len(draws_b) > 1 else len(draws_a)
     order = np.random.default_rng(0).permutation(np.resize(np.arange(len(draws_a)), n))
     return draws_a[order], draws_b[np.resize(np.arange(len(draws_b)), n)]
@@ -267,9 +267,8 @@ def _abilities(theta_a: Any, theta_b: Any) -> tuple[np.ndarray, np.ndarray, np.n
     else:
         first, second = (np.atleast_2d(np.asarray(t, float)) for t in (theta_a, theta_b))
         if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
-            raise InputError(
-                f"abilities of shapes {first.shape} and {second.shape}: expected (draw, subject), same subjects"
-            )
+            shapes = f"{first.shape} and {second.shape}"
+            raise InputError(f"abilities of shapes {shapes}: expected (draw, subject) of the same subjects")
         labels = np.arange(first.shape[1]).astype(str)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise InputError("abilities must be finite; drop the subjects without a value")

@@ -1,4 +1,4 @@
-"""Posterior of an ability by quadrature: curves averaged over an item bank's draws, on a grid that checks itself.
+"""Posterior of an ability by quadrature: curves averaged over a bank's draws, on a grid that checks itself.
 
 With items independent a posteriori and every item answered once, the exact likelihood of an ability is
 
@@ -7,33 +7,29 @@ With items independent a posteriori and every item answered once, the exact like
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.curves import mean_logit, with_guessing
+from bayes_irsl.grids import FINE, blurred, moments, to_fine
 
 Array = Any
 
 CHUNK = 32  # answers worked on at a time; every unit's answers are padded to a multiple
-FINE = 769  # nodes on which posteriors are handed on
-_NODES = (25, 97, 769)
+_NODES = (25, 97, FINE)
 _SCOUTS, _SCOUT_NODES = 5, 33  # draws and nodes that find where the posterior lies
-_TOLERANCE = (
-    0.02  # in sd: how far every second node may be off; all nodes together are off by about its square
-)
+# Nats below the peak that both ends must reach, and down to which a place counts as inside the posterior.
+_EDGE, _INSIDE = 12.0, 16.0
+# How far, in sd, every second node may be off; all nodes together are then off by about the square of it.
+_TOLERANCE = 0.02
 _ROUNDS = 12
 _FAR_LOGIT = 60.0  # beyond it means are so near 0 or 1 that shapes of Beta densities leave float32
-_EDGE, _INSIDE = (
-    12.0,
-    16.0,
-)  # nats below the peak: required at both ends, and counted as part of the posterior
 
 
 class Curves(NamedTuple):
@@ -110,7 +106,7 @@ def logits(curves: Curves, theta: Array) -> Array:
 def _likelihood(
     curves: Curves, chunks: Chunks, first: Array, count: Array, theta: Array, name: str, n_links: int
 ) -> Array:
-    """Log likelihood (link, node) of ``count`` chunks from ``first``, relative to its value at the middle node."""
+    """Log likelihood (link, node) of ``count`` chunks from ``first``, less its value at the middle node."""
     log_density = LIKELIHOODS[name].log_density
 
     def add(i: Array, total: Array) -> Array:
@@ -154,18 +150,32 @@ def _evaluate(
     return jax.lax.map(one, (first, count, centre, half))
 
 
-@partial(jax.jit, static_argnames=("name",))
-def _locate(
-    curves: Curves, chunks: Chunks, first: Array, count: Array, mean: Array, sd: Array, name: str
-) -> tuple[Array, Array]:
-    """Centre and half width of the posterior of every unit, by zooming in and out with a few draws."""
-    steps = jnp.linspace(-1, 1, _SCOUT_NODES)
+@partial(jax.jit, static_argnames=("name", "n_links", "n_nodes"))
+def _find(
+    curves: Curves,
+    scouts: Curves,
+    chunks: Chunks,
+    links: Array | None,
+    first: Array,
+    count: Array,
+    mean: Array,
+    sd: Array,
+    name: str,
+    n_links: int,
+    n_nodes: int,
+) -> tuple[Array, Array, Array]:
+    """Centre and half width of every unit's posterior, and the log likelihood there as from ``_evaluate``.
 
-    def one(unit: tuple[Array, Array]) -> tuple[Array, Array]:
+    A few draws, the scouts, find the place by zooming in and out; errors of links widen it.
+    """
+    steps, scout_steps = jnp.linspace(-1, 1, n_nodes), jnp.linspace(-1, 1, _SCOUT_NODES)
+    on_one_scale = chunks._replace(link=None)
+
+    def one(unit: tuple[Array, Array]) -> tuple[Array, Array, Array]:
         def zoom(state: tuple[Array, ...]) -> tuple[Array, ...]:
             centre, half, _, i = state
-            theta = centre + half * steps
-            likelihood = _likelihood(curves, chunks, *unit, theta, name, 1)[0]
+            theta = centre + half * scout_steps
+            likelihood = _likelihood(scouts, on_one_scale, *unit, theta, name, 1)[0]
             log_posterior = likelihood - 0.5 * ((theta - mean) / sd) ** 2
             inside = log_posterior > log_posterior.max() - _INSIDE
             spacing = half / (_SCOUT_NODES // 2)
@@ -176,7 +186,10 @@ def _locate(
 
         start = (mean, 8 * sd, jnp.array(False), 0)
         centre, half, _, _ = jax.lax.while_loop(lambda state: ~state[2] & (state[3] < 30), zoom, start)
-        return centre, half
+        if links is not None:
+            error = (links[..., 1] + (links[..., 0] - 1) * centre).std(1).max()
+            half = jnp.hypot(half, 6 * error)
+        return centre, half, _likelihood(curves, chunks, *unit, centre + half * steps, name, n_links)
 
     return jax.lax.map(one, (first, count))
 
@@ -184,8 +197,8 @@ def _locate(
 def log_likelihoods(bank: ItemBank, answers: Answers, n_units: int, prior: tuple[float, float]) -> Grid:
     """Log likelihood of every unit where its posterior lies.
 
-    The grid is checked: the posterior must have vanished at both ends, fill the window, and give the same moments
-    on every second node; units that fail are done again on a better grid.
+    The grid is checked: the posterior must have vanished at both ends, fill the window, and give the same
+    moments on every second node; units that fail are done again on a better grid.
 
     Parameters
     ----------
@@ -200,60 +213,47 @@ def log_likelihoods(bank: ItemBank, answers: Answers, n_units: int, prior: tuple
     Grid
     """
     chunks, first, count = _chunked(bank, answers, n_units)
-    centre, half = _found(bank, chunks, first, count, prior)
+    curves, kind = device_curves(bank), {"name": bank.likelihood, "n_links": n_links(bank)}
+    mean, sd = (np.float32(v) for v in prior)
+    layout = (*_padded(first, count), mean, sd)
+    found = _find(curves, _scouts(bank), chunks, bank.links, *layout, n_nodes=_NODES[0], **kind)
+    centre, half, values = (np.asarray(x, float)[:n_units] for x in found)
+    centre, half = centre.copy(), half.copy()
     grid = Grid(np.empty((n_units, FINE)), np.empty((n_units, n_links(bank), FINE)))
+    last = len(_NODES) - 1
     todo, level = np.arange(n_units), np.zeros(n_units, int)
     for _ in range(_ROUNDS):
-        again = np.zeros(n_units, bool)
-        for this in np.unique(level[todo]):
-            units = todo[level[todo] == this]
-            out = _values(bank, chunks, first[units], count[units], centre[units], half[units], _NODES[this])
-            grid.theta[units] = centre[units, None] + half[units, None] * np.linspace(-1, 1, FINE)
-            grid.log_likelihood[units] = out @ _to_fine(_NODES[this])
-            half_as_many = out[..., ::2] @ _to_fine(_NODES[this] // 2 + 1)
-            moved, coarse = _judge(bank, grid, units, half_as_many, prior, centre, half)
-            level[units[coarse & (this < len(_NODES) - 1)]] += 1
-            again[units] = moved | (coarse & (this < len(_NODES) - 1))
-        todo = np.flatnonzero(again)
-        if not todo.size:
-            return grid
+        grid.theta[todo] = centre[todo, None] + half[todo, None] * np.linspace(-1, 1, FINE)
+        grid.log_likelihood[todo] = values @ to_fine(values.shape[-1])
+        rough = values[..., ::2] @ to_fine(values.shape[-1] // 2 + 1)
+        moved, coarse = _judge(bank, grid, todo, rough, prior, centre, half)
+        level[todo[coarse]] += 1
+        again = todo[moved | (coarse & (level[todo] <= last))]
+        if not again.size:
+            break
+        n_nodes = _NODES[min(level[again].max(), last)]
+        places = (
+            first[again],
+            count[again],
+            centre[again].astype(np.float32),
+            half[again].astype(np.float32),
+        )
+        out = _evaluate(curves, chunks, *_padded(*places), n_nodes=n_nodes, **kind)
+        todo, values = again, np.asarray(out, float)[: len(again)]
     return grid
+
+
+def _scouts(bank: ItemBank) -> Curves:
+    """A few draws of every item."""
+    if "scouts" not in bank.memo:
+        every = np.round(np.linspace(0, bank.n_draws - 1, min(_SCOUTS, bank.n_draws))).astype(int)
+        bank.memo["scouts"] = jax.tree.map(lambda x: x[:, every], device_curves(bank))
+    return bank.memo["scouts"]
 
 
 def n_links(bank: ItemBank) -> int:
     """Number of links, the bank's own scale among them."""
     return 1 if bank.links is None else 1 + len(bank.links)
-
-
-def _found(
-    bank: ItemBank, chunks: Chunks, first: Array, count: Array, prior: tuple[float, float]
-) -> tuple[Array, Array]:
-    """Where the posteriors lie, by a few draws; windows are widened by the error of the links."""
-    every = np.round(np.linspace(0, bank.n_draws - 1, min(_SCOUTS, bank.n_draws))).astype(int)
-    if "scouts" not in bank.memo:
-        bank.memo["scouts"] = jax.tree.map(lambda x: x[:, every], device_curves(bank))
-    mean, sd = (np.float32(v) for v in prior)
-    found = _locate(
-        bank.memo["scouts"],
-        chunks._replace(link=None),
-        *_padded(first, count),
-        mean,
-        sd,
-        name=bank.likelihood,
-    )
-    centre, half = (np.asarray(v, float)[: len(first)] for v in found)
-    return centre, np.hypot(half, 6 * link_sd(bank, centre).max(0))
-
-
-def _values(
-    bank: ItemBank, chunks: Chunks, first: Array, count: Array, centre: Array, half: Array, n_nodes: int
-) -> np.ndarray:
-    layout = _padded(first, count, centre.astype(np.float32), half.astype(np.float32))
-    links = n_links(bank)
-    out = _evaluate(
-        device_curves(bank), chunks, *layout, name=bank.likelihood, n_links=links, n_nodes=n_nodes
-    )
-    return np.asarray(out, float)[: len(first)]
 
 
 def _judge(
@@ -281,12 +281,6 @@ def _judge(
     (mean, sd), (mean_rough, sd_rough) = moments(theta, height), moments(theta, rough)
     coarse = (np.abs(mean - mean_rough) > _TOLERANCE * sd) | (np.abs(sd_rough / sd - 1) > _TOLERANCE)
     return moved, coarse & ~moved
-
-
-@lru_cache
-def _to_fine(n_nodes: int) -> np.ndarray:
-    """Matrix (n_nodes, FINE) of cubic spline interpolation from n_nodes equidistant nodes."""
-    return CubicSpline(np.linspace(-1, 1, n_nodes), np.eye(n_nodes))(np.linspace(-1, 1, FINE)).T
 
 
 def bucket(n: int, factor: int, least: int = 1) -> int:
@@ -345,37 +339,7 @@ def log_posterior(bank: ItemBank, grid: Grid, prior: tuple[float, float]) -> np.
     ability = -0.5 * ((grid.theta - prior[0]) / prior[1]) ** 2
     seen = [grid.log_likelihood[:, k] for k in range(grid.log_likelihood.shape[1])]
     sd = link_sd(bank, grid.theta[:, FINE // 2]) / (grid.theta[:, 1] - grid.theta[:, 0])
-    blurred = [seen[0], *(_blur(seen[k], sd[k]) for k in range(1, len(seen)))]
-    total = ability + sum(blurred)
-    views = [total, *(seen[k] + _blur(total - blurred[k], sd[k]) for k in range(1, len(seen)))]
+    told = [seen[0], *(blurred(seen[k], sd[k]) for k in range(1, len(seen)))]
+    total = ability + sum(told)
+    views = [total, *(seen[k] + blurred(total - told[k], sd[k]) for k in range(1, len(seen)))]
     return np.stack([view - view.max(-1, keepdims=True) for view in views])
-
-
-def _blur(log_values: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """Log of the values (unit, node) averaged over a Normal shift; sd (unit,) in nodes."""
-    out = log_values.copy()
-    for unit in np.flatnonzero(sd > 0.3):
-        reach = int(min(np.ceil(5 * sd[unit]), FINE - 1))
-        weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sd[unit]) ** 2)
-        peak = log_values[unit].max()
-        values = np.exp(np.pad(log_values[unit] - peak, reach, mode="edge"))
-        smooth = np.convolve(values, weights / weights.sum(), mode="valid")
-        out[unit] = np.log(np.maximum(smooth, np.finfo(float).tiny)) + peak
-    return out
-
-
-def moments(theta: np.ndarray, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of densities given by their logarithm on equidistant nodes (unit, node)."""
-    density = np.exp(height)
-    density /= density.sum(-1, keepdims=True)
-    mean = (density * theta).sum(-1)
-    return mean, np.sqrt((density * (theta - mean[..., None]) ** 2).sum(-1))
-
-
-def quantiles(theta: np.ndarray, height: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles (unit, level) of densities given by their logarithm; levels (level,) or (unit, level)."""
-    density = np.exp(height)
-    below = np.cumsum((density[:, 1:] + density[:, :-1]) / 2, axis=1)
-    below = np.concatenate([np.zeros((len(below), 1)), below], axis=1) / below[:, -1:]
-    levels = np.broadcast_to(levels, (len(theta), np.shape(levels)[-1]))
-    return np.stack([np.interp(q, p, t) for q, p, t in zip(levels, below, theta, strict=True)])

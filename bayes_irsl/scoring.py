@@ -6,13 +6,16 @@ import zlib
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
+from xarray.indexes import PandasIndex
 
 from bayes_irsl import _validate as check
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.benchmark_scores import SAMPLES, Predicted, groups, predict
 from bayes_irsl.errors import InputError
-from bayes_irsl.quadrature import Answers, Grid, log_likelihoods, log_posterior, moments, quantiles
+from bayes_irsl.grids import moments, quantiles
+from bayes_irsl.quadrature import Answers, Grid, log_likelihoods, log_posterior
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import LIKELIHOODS as KINDS
 
@@ -32,25 +35,25 @@ def score(
 ) -> xr.Dataset:
     """Posterior of new subjects' abilities, and of their scores on every benchmark of the bank; no sampler.
 
-    p(theta | y) ~ Normal(theta; prior) prod_j mean_d p(y_j | theta, item draw d), by quadrature: exact where the
-    items of the bank are independent a posteriori and each is answered once. A subject's score on a benchmark is
-    the mean over the benchmark's items in the bank, answered ones as observed, the others predicted from the
-    ability, the item draws and the chance of single answers.
+    p(theta | y) ~ Normal(theta; prior) prod_j mean_d p(y_j | theta, item draw d), by quadrature: exact where
+    the items of the bank are independent a posteriori and each is answered once. A subject's score on a
+    benchmark is the mean over the benchmark's items in the bank, answered ones as observed, the others
+    predicted from the ability, the item draws and the chance of single answers.
 
     Parameters
     ----------
     bank : ItemBank
     responses : Responses
-        Answers of the kind that the bank was calibrated on, to items of the bank; a missing answer says nothing.
+        Answers of the kind that the bank was calibrated on; a missing answer says nothing.
     mass : float
         Mass of the equal-tailed intervals.
     draws : int
         Number of posterior draws of ability and score to return as well.
     seed : int
-        Of the draws and of the intervals of benchmark scores; a subject's numbers do not depend on its company.
+        Of the draws and of the intervals of scores; a subject's numbers do not depend on its company.
     prior : (mean, sd), optional
-        Ability before any answer; the bank's where it is not given. For subjects that may be stronger than all of
-        the calibration, a wide one such as (0, 3).
+        Ability before any answer; the bank's where it is not given. For subjects that may be stronger than
+        all of the calibration give a wide one, such as (0, 3).
     benchmarks : bool
         Whether to predict benchmark scores too.
     population : bool
@@ -59,9 +62,10 @@ def score(
     Returns
     -------
     Dataset
-        Over subject: ability_mean, ability_sd, ability_lower, ability_upper, beyond_calibration_range, n_answers.
-        Where the bank has several abilities they are scored one by one, over subject and dimension. Over subject
-        and benchmark: score_mean, score_sd, score_lower, score_upper, n_answered. With draws: ability, score.
+        Over subject: ability_mean, ability_sd, ability_lower, ability_upper, beyond_calibration_range,
+        n_answers. Where the bank has several abilities they are scored one by one, over subject and
+        dimension. Over subject and benchmark: score_mean, score_sd, score_lower, score_upper, n_answered.
+        With draws: ability, score.
 
     Raises
     ------
@@ -71,7 +75,7 @@ def score(
     _check_options(bank, responses, mass, draws, prior)
     prior = bank.prior if prior is None else (float(prior[0]), float(prior[1]))
     matched = _matched(bank, responses)
-    n_dimensions = len(bank.dimensions)
+    names, n_dimensions = np.asarray(responses.subjects.index, dtype=str), len(bank.dimensions)
     levels = np.array([(1 - mass) / 2, (1 + mass) / 2])
     abilities: list[np.ndarray] = []
     predicted: list[Predicted] = []
@@ -83,10 +87,10 @@ def score(
         abilities.append(table.reshape(len(subjects), n_dimensions, 4))
         for i, subject in enumerate(subjects if benchmarks or draws else []):
             rows = slice(i * n_dimensions, (i + 1) * n_dimensions)
-            rng = np.random.default_rng([seed, zlib.crc32(str(responses.subjects.index[subject]).encode())])
+            rng = np.random.default_rng([seed, zlib.crc32(names[subject].encode())])
             one = predict(
                 bank,
-                *matched.of(subject),
+                *matched.of(int(subject)),
                 grid.theta[rows],
                 height[:, rows],
                 rng,
@@ -97,7 +101,7 @@ def score(
             predicted.append(one._replace(ability=one.ability[:, :draws], score=one.score[:, :draws]))
     variables = _abilities(bank, responses, np.concatenate(abilities))
     if benchmarks:
-        variables |= _scores(bank, predicted)
+        variables |= _scores(predicted)
     if draws:
         variables |= _draws(bank, predicted, benchmarks)
     attrs = {
@@ -108,7 +112,12 @@ def score(
         "scale": bank.scale,
         "score": "long-run mean over new items of the kind" if population else "mean over the bank's items",
     }
-    return xr.Dataset(variables, attrs=attrs)
+    labels = {"subject": names}
+    if n_dimensions > 1:
+        labels["dimension"] = np.asarray(bank.dimensions, dtype=str)
+    if benchmarks:
+        labels["benchmark"] = np.asarray(bank.benchmarks, dtype=str)
+    return xr.Dataset(variables, coords=_coords(labels), attrs=attrs)
 
 
 class _Matched(NamedTuple):
@@ -159,8 +168,8 @@ def _matched(bank: ItemBank, responses: Responses) -> _Matched:
     kinds = KINDS[bank.likelihood] if bank.likelihood == "bernoulli" else (*KINDS[bank.likelihood], "binary")
     if responses.n_obs and responses.kind not in kinds:
         raise InputError(
-            f"the bank holds {bank.likelihood!r} items, whose answers are {' or '.join(dict.fromkeys(kinds))}; "
-            f"these are {responses.kind}. Pass them in the form that the bank was calibrated on"
+            f"the bank holds {bank.likelihood!r} items, which take {' or '.join(dict.fromkeys(kinds))} "
+            f"answers, not {responses.kind}; pass them in the form that the bank was calibrated on"
         )
     answer = responses.answer.astype(float)
     if bank.likelihood == "beta":
@@ -172,7 +181,7 @@ def _matched(bank: ItemBank, responses: Responses) -> _Matched:
 
 
 def _off_the_edges(bank: ItemBank, responses: Responses, answer: np.ndarray) -> np.ndarray:
-    """Answers after the squeeze that the bank was calibrated under; without one, exact 0 and 1 are refused."""
+    """Answers after the squeeze of the bank's calibration; without one, exact 0 and 1 are refused."""
     if bank.squeeze is not None:
         return (answer * (bank.squeeze - 1) + 0.5) / bank.squeeze
     edge = np.flatnonzero((answer == 0) | (answer == 1))
@@ -218,13 +227,10 @@ def _abilities(bank: ItemBank, responses: Responses, table: np.ndarray) -> dict[
         name: (dims, value if several else value[:, 0]) for name, value in values.items()
     }
     out["n_answers"] = ("subject", np.bincount(responses.subject_index, minlength=responses.n_subjects))
-    out["subject"] = ("subject", np.asarray(responses.subjects.index, dtype=str))
-    if several:
-        out["dimension"] = ("dimension", np.asarray(bank.dimensions, dtype=str))
     return out
 
 
-def _scores(bank: ItemBank, predicted: list[Predicted]) -> dict[str, tuple]:
+def _scores(predicted: list[Predicted]) -> dict[str, tuple]:
     interval = np.stack([p.interval for p in predicted])
     values = {
         "score_mean": np.stack([p.mean for p in predicted]),
@@ -233,9 +239,7 @@ def _scores(bank: ItemBank, predicted: list[Predicted]) -> dict[str, tuple]:
         "score_upper": interval[..., 1],
         "n_answered": np.stack([p.n_answered for p in predicted]),
     }
-    out: dict[str, tuple] = {name: (("subject", "benchmark"), value) for name, value in values.items()}
-    out["benchmark"] = ("benchmark", np.asarray(bank.benchmarks, dtype=str))
-    return out
+    return {name: (("subject", "benchmark"), value) for name, value in values.items()}
 
 
 def _draws(bank: ItemBank, predicted: list[Predicted], benchmarks: bool) -> dict[str, tuple]:
@@ -249,3 +253,13 @@ def _draws(bank: ItemBank, predicted: list[Predicted], benchmarks: bool) -> dict
     if benchmarks:
         out["score"] = (("subject", "benchmark", "draw"), np.stack([p.score for p in predicted]))
     return out
+
+
+def _coords(labels: dict[str, np.ndarray]) -> xr.Coordinates:
+    """Coordinates of text labels; built by hand, as inferring them costs more than a subject's posterior."""
+    indexes = {
+        dim: PandasIndex(pd.Index(text, dtype=object), dim, coord_dtype=text.dtype)
+        for dim, text in labels.items()
+    }
+    variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
+    return xr.Coordinates(variables, indexes=indexes)

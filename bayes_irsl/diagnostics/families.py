@@ -58,9 +58,7 @@ def family_check(fit: Any, found: Residuals) -> Check:
         len(items),
         f"{len(items):,} of {table['item'].nunique():,} items are easier (+) or harder (-) for a family at equal ability, "
         f"in logits (false discovery rate 5 %, {NOTABLE_SHIFT:g} or more){names if items else ''}.",
-        "Read these items for contamination or formatting; leave them out when families are compared."
-        if items
-        else "Nothing to do.",
+        "Read these items for contamination or formatting; leave them out when families are compared.",
         table,
     )
 

@@ -130,9 +130,7 @@ def item_fit_check(fit: Any, found: Residuals) -> Check:
         len(flagged),
         f"{len(flagged):,} of {len(table):,} items ({share:.1%}) do not follow their curve (false discovery rate 5 %, "
         f"difference above {NOTABLE_DIFFERENCE:g}){names}.",
-        "Read these items; if they are many, use a richer curve (2pl, 3pl) or one ability per category."
-        if flagged
-        else "Nothing to do.",
+        "Read these items; if they are many, use a richer curve (2pl, 3pl) or one ability per category.",
         table,
     )
 
@@ -143,10 +141,11 @@ def item_chi_square(found: Residuals) -> tuple[np.ndarray, np.ndarray]:
     In units of sqrt(V) the averaged differences have covariance I - C. Directions in which C is near 1 are those that
     the item's own parameters have absorbed: they hold no evidence and are left out.
     """
-    used = found.group_variance >= 0.5
-    root = np.sqrt(np.where(used, found.group_variance, 1.0))
-    z = normal_score(found.group_difference / root, np.where(used, found.group_third / root**3, 0.0))
-    z = np.where(used, z, 0.0)
+    root = np.sqrt(np.where(found.group_variance > 0, found.group_variance, 1.0))
+    skewness = found.group_third / root**3
+    # beyond this a group holds so few answers of the rarer kind that its tail probabilities mean little
+    used = (found.group_variance > 0) & (np.abs(skewness) <= 1.4) & (found.group_n >= 3)
+    z = np.where(used, normal_score(found.group_difference / root, np.where(used, skewness, 0.0)), 0.0)
     absorbed = found.group_covariance / (root[:, :, None] * root[:, None, :])
     absorbed = np.where(used[:, :, None] & used[:, None, :], absorbed, np.eye(used.shape[1]))
     share, direction = np.linalg.eigh(absorbed)
@@ -194,9 +193,7 @@ def no_variation_check(items: pd.DataFrame) -> Check:
         len(labels),
         f"{len(labels):,} of {len(items):,} items were answered alike by all subjects{f': {some(labels)}' if labels else ''}.",
         "They stay in the bank with difficulties led by the prior, and out of every list of discriminating items; ask "
-        "abler or weaker subjects to learn about them."
-        if labels
-        else "Nothing to do.",
+        "abler or weaker subjects to learn about them.",
         items.loc[items["no_variation"], ["benchmark", "n_answers"]],
     )
 
@@ -215,8 +212,6 @@ def prior_led_check(items: pd.DataFrame) -> Check:
         len(labels),
         f"{len(labels):,} of {len(items):,} items keep more than 0.8 of the prior sd of their "
         f"difficulty{f': {some(labels)}' if labels else ''}.",
-        "More subjects must answer them before anything is said about these items one by one."
-        if labels
-        else "Nothing to do.",
+        "More subjects must answer them before anything is said about these items one by one.",
         table,
     )

@@ -237,7 +237,7 @@ def approximation_checks(fit: Any) -> list[Check]:
                 "PASS" if done else "FAIL",
                 "converged" if done else "not converged",
                 f"The optimiser {'converged' if done else 'stopped before it converged'}{steps}{decrement}.",
-                "Nothing to do." if done else "Allow more iterations, or use method='nuts'.",
+                "Allow more iterations, or use method='nuts'.",
             )
         )
     if "share_resampled" in notes:

@@ -25,7 +25,7 @@ class Check:
     value : float or str
         The number that the verdict rests on.
     detail, remedy : str
-        One sentence on what was seen, one on what to do.
+        One sentence on what was seen, one on what to do; after PASS there is nothing to do.
     table : DataFrame, optional
         All that was checked, worst first.
     """
@@ -34,12 +34,14 @@ class Check:
     verdict: str
     value: float | str
     detail: str
-    remedy: str = "Nothing to do."
+    remedy: str = ""
     table: pd.DataFrame | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise InputError(f"verdict {self.verdict!r}: expected one of {list(VERDICTS)}")
+        if self.verdict == "PASS":
+            object.__setattr__(self, "remedy", "Nothing to do.")
 
 
 @dataclass(frozen=True)

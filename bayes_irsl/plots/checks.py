@@ -46,24 +46,24 @@ def ppc_means(
         kept = np.sort(np.r_[np.arange(most // 5), rng.choice(np.arange(most // 5, len(table)), most - most // 5, False)])
         table, outside = table.iloc[kept], outside.iloc[kept]
         part = f" {most:,} of {len(check.table):,} are drawn, all of the worst."
-    ax = style.axes(ax, (5.2, 4.6))
-    ax.plot([0, 1], [0, 1], color=style.FAINT, lw=0.8, zorder=0)
-    fade = float(np.clip(30 / max(1, len(table)), 0.12, 0.8))
-    for where, colour, name, alpha in (
-        (~outside, style.BLUE, "inside", fade),
-        (outside, style.VERMILION, "outside", 0.9),
+    ax = style.axes(ax)
+    ax.axhline(0, color=style.INK, lw=0.8, zorder=0)
+    fade = float(np.clip(30 / max(1, len(table)), 0.15, 0.8))
+    for where, colour, name, marker, alpha in (
+        (~outside, style.BLUE, "inside", "o", fade),
+        (outside, style.VERMILION, "outside", "X", 0.9),
     ):
         rows = table[where]
         if len(rows):
-            ax.vlines(rows["seen"], rows["lower"], rows["upper"], color=colour, alpha=alpha, lw=1.2)
-            marker = "o" if name == "inside" else "X"
-            ax.scatter(rows["seen"], rows["predicted"], s=12, color=colour, marker=marker, alpha=max(alpha, 0.4), label=name)
+            ax.vlines(rows["seen"], rows["lower"] - rows["seen"], rows["upper"] - rows["seen"], color=colour, alpha=alpha)
+            middle = rows["predicted"] - rows["seen"]
+            ax.scatter(rows["seen"], middle, s=14, color=colour, marker=marker, alpha=max(alpha, 0.4), label=name)
     style.legend(ax, loc="upper left")
     caption = (
-        f"Dot: posterior predictive mean. Line: 90 % equal-tailed predictive interval; {check.value:.0%} of the {of} lie "
-        f"inside theirs.{part}"
+        f"Dot: posterior predictive mean minus the mean seen. Line: 90 % equal-tailed predictive interval; "
+        f"{check.value:.0%} of the {of} have 0 inside theirs.{part}"
     )
-    return style.label(ax, f"Mean answers of {of}", caption, "mean answer seen", "mean answer predicted")
+    return style.label(ax, f"Mean answers of {of}", caption, "mean answer seen", "predicted minus seen")
 
 
 def ppc_distribution(fit: Any, *, predictive: Predictive | None = None, ax: Axes | None = None) -> Axes:

@@ -47,11 +47,11 @@ def item_curves(
     for k, j in enumerate(chosen):
         colour = style.CYCLE[k]
         ax.fill_between(grid, lower[k], upper[k], color=colour, alpha=0.18, lw=0)
-        ax.plot(grid, mean[:, k].mean(0), color=colour, lw=1.8, label=_short(labels[j]))
+        ax.plot(grid, mean[:, k].mean(0), color=colour, lw=1.8, label=style.plain(labels[j], 28))
         cells = responses.item_index == j
         theta = ability[responses.subject_index[cells], draws.dimension[j]]
         seen = _grouped(theta, share[cells], groups)
-        ax.scatter(*seen.T, s=22, color=colour, marker=style.MARKERS[k], edgecolor="white", lw=0.6, zorder=3)
+        ax.scatter(*seen.T, s=34, color=colour, marker=style.MARKERS[k], edgecolor="white", lw=0.7, zorder=3)
     ax.set_ylim(-0.03, 1.03)
     style.legend(ax, loc="upper left")
     caption = (
@@ -83,12 +83,6 @@ def _positions(labels: Sequence[str], known: np.ndarray, role: str) -> np.ndarra
     return place
 
 
-def _short(label: str, most: int = 28) -> str:
-    # $ would start a formula
-    text = str(label).replace("$", r"\$")
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def ability_forest(
     fit: Any, subjects: Sequence[str] | None = None, *, mass: float = 0.9, most: int = 40, ax: Axes | None = None
 ) -> Axes:
@@ -103,7 +97,7 @@ def ability_forest(
     shown = order
     if len(order) > most:
         shown = order[np.unique(np.linspace(0, len(order) - 1, most).round().astype(int))]
-    ax = style.axes(ax, (6.4, 1.3 + 0.19 * len(shown)))
+    ax = style.axes(ax, (7.0, 1.3 + 0.19 * len(shown)))
     for k, name in enumerate(dimensions):
         rows = (table if name is None else table[table["dimension"] == name]).loc[shown]
         height = np.arange(len(shown)) + (k - (len(dimensions) - 1) / 2) * 0.7 / len(dimensions)
@@ -111,7 +105,7 @@ def ability_forest(
         ax.hlines(height, rows["lower"], rows["upper"], color=colour, lw=1.6, alpha=0.6)
         marker = style.MARKERS[k % len(style.MARKERS)]
         ax.scatter(rows["ability"], height, s=18, color=colour, marker=marker, zorder=3, label=name)
-    ax.set_yticks(np.arange(len(shown)), [_short(name, 34) for name in shown])
+    ax.set_yticks(np.arange(len(shown)), [style.plain(name, 34) for name in shown])
     ax.tick_params(axis="y", labelsize=8, length=0)
     ax.set_ylim(-0.8, len(shown) - 0.2)
     ax.grid(axis="x", color="#eeeeee")
@@ -120,7 +114,7 @@ def ability_forest(
         style.legend(ax, loc="lower right")
     part = "" if len(shown) == len(order) else f" {len(shown)} of {len(order):,} subjects, evenly spaced in rank."
     caption = f"Dot: posterior mean. Line: {interval_name(mass)} interval.{part}"
-    return style.label(ax, "Abilities", caption, "ability (calibration subjects: mean 0, sd 1)", "")
+    return style.label(ax, "Abilities", caption, "ability (calibration subjects: mean 0, sd 1)", "", room=0.55)
 
 
 def wright_map(fit: Any, *, ax: Axes | None = None) -> Axes:
@@ -143,7 +137,7 @@ def wright_map(fit: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_xticks([-1, 0, 1], ["most subjects", "0", "most items"])
     style.legend(ax, loc="upper right")
     beyond = int(((b < edges[0]) | (b > edges[-1])).sum())
-    tail = f" {beyond:,} items beyond the ends are counted in the last bars." if beyond else ""
+    tail = f" The last bars also count items beyond the ends ({beyond:,})." if beyond else ""
     caption = f"Posterior means, each side scaled to its longest bar.{tail}"
     return style.label(ax, "Subjects and items on one scale", caption, "", "ability, difficulty")
 
@@ -192,9 +186,11 @@ def discriminations(fit: Any, *, mass: float = 0.9, ax: Axes | None = None) -> A
             name = f"{flag.replace('_', '-' if flag == 'prior_led' else ' ')} ({len(marked):,})"
             ax.scatter(marked.index, marked["a"], s=18, color=colour, marker=marker, lw=1, label=name, zorder=3)
     ax.set_yscale("log")
+    ticks = np.outer(10.0 ** np.arange(-3, 4), [1, 2, 5]).ravel()
+    low, high = ax.get_ylim()
+    ax.set_yticks(ticks[(ticks >= low) & (ticks <= high)])
     ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter("{x:g}")
-    ax.tick_params(axis="y", which="minor", labelsize=7)
+    ax.yaxis.set_minor_formatter("")
     style.legend(ax, loc="upper left")
     caption = f"Line: posterior mean. Band: {interval_name(mass)} interval of each item. Logarithmic scale."
     return style.label(ax, "Discriminations", caption, "items in order of discrimination", "discrimination a")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,12 +27,14 @@ def axes(ax: Axes | None, size: tuple[float, float] = (6.4, 4.2)) -> Axes:
     return ax
 
 
-def label(ax: Axes, title: str, caption: str, x: str, y: str) -> Axes:
-    """Axis labels, a title, and under it the caption."""
+def label(ax: Axes, title: str, caption: str, x: str, y: str, room: float = 0.85) -> Axes:
+    """Axis labels, a title, and under it the caption; ``room`` is the share of the figure's width right of the axis."""
     ax.set_xlabel(x, color=INK, fontsize=10)
     ax.set_ylabel(y, color=INK, fontsize=10)
-    lines = wrap(caption, ax)
-    ax.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold", pad=8 + 11 * len(lines))
+    # before layout a lone pair of axes spans 0.775 of its figure
+    width = ax.get_figure().get_size_inches()[0] * min(1.0, ax.get_position().width / 0.775)
+    lines = textwrap.wrap(caption, max(30, int(width * room * 16.5)))
+    ax.set_title(plain(title), loc="left", color=INK, fontsize=11, fontweight="bold", pad=8 + 11 * len(lines))
     ax.annotate(
         "\n".join(lines),
         (0, 1),
@@ -46,14 +49,13 @@ def label(ax: Axes, title: str, caption: str, x: str, y: str) -> Axes:
     return ax
 
 
-def wrap(text: str, ax: Axes) -> list[str]:
-    """Lines that fit above the axes at the caption's size."""
-    import textwrap
+def plain(text: str, most: int = 60) -> str:
+    """A name as plot text: cut where it is long, and no dollar sign that would start a formula."""
+    text = str(text)
+    text = text if len(text) <= most else f"{text[: most - 1]}…"
+    return text.replace("$", r"\$")
 
-    width = ax.get_figure().get_size_inches()[0] * ax.get_position().width
-    return textwrap.wrap(text, max(30, int(width * 19)))
 
-
-def legend(ax: Axes, **options: object) -> None:
+def legend(ax: Axes, **options: Any) -> None:
     """A legend without a frame."""
     ax.legend(frameon=False, fontsize=8, **options)

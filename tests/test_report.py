@@ -1,0 +1,174 @@
+"""The report: one harmless, self-contained page with verdicts, intervals and the way back to the numbers."""
+
+import html.parser
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from fit_stand_in import fit_of, ordinary_fit, simulate
+
+import bayes_irsl as bi
+from bayes_irsl.errors import InputError
+from bayes_irsl.report import Report, merge_intervals, page, reproduce
+from bayes_irsl.spec import ItemResponse
+
+NASTY = "<script>alert(1)</script>"
+VOID = {"meta", "img", "br"}
+
+
+class Outline(html.parser.HTMLParser):
+    """Tags that are open at the end, all tags and attributes, and the text."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], ""
+        self.feed(source)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def report():
+    rng = np.random.default_rng(0)
+    theta, b = rng.normal(size=30), rng.normal(size=12)
+    table = pd.DataFrame(
+        simulate(theta, np.ones(12), b, rng=rng),
+        index=[NASTY, "$\\frac{1}{", "通义", *(f"model {i}" for i in range(27))],
+        columns=[f'"><img src=x onerror=alert({j})>' for j in range(12)],
+    )
+    families = {"family": np.resize([NASTY, "b&b"], 30)}
+    hyper = {"sd_intercept": (("benchmark",), np.abs(rng.normal(1, 0.1, (4, 25, 1))))}
+    fit = fit_of(table, theta, np.ones(12), b, subjects=families, extra=hyper)
+    score = pd.DataFrame({"score": [0.5], "lower": [0.4], "upper": [0.6]}, index=[NASTY])
+    score.attrs["caption"] = "90 % & more"
+    return Report(fit, tables={"Scores": score})
+
+
+def test_page_is_well_formed_self_contained_and_small(report):
+    outline = Outline(report.html)
+    assert outline.open == []
+    assert report.html.startswith("<!DOCTYPE html>")
+    assert not {"script", "link", "iframe", "object"} & set(outline.tags)
+    sources = [value for name, value in outline.attributes if name in ("src", "href", "srcset")]
+    assert sources
+    assert all(value.startswith("data:image/png;base64,") for value in sources)
+    assert not any(name.startswith("on") for name, _ in outline.attributes)
+    assert ("name", "viewport") in outline.attributes
+    assert "@media print" in report.html
+    assert "@media (max-width" in report.html
+    assert "url(" not in report.html
+    assert len(report.html) < 2e6
+    assert outline.tags.count("img") == sum(name == "alt" for name, _ in outline.attributes)
+
+
+def test_names_are_harmless_and_stay_readable(report):
+    assert NASTY not in report.html
+    assert "onerror=alert(3)>" not in report.html.replace("&gt;", "")
+    text = Outline(report.html).text
+    assert NASTY in text
+    assert "通义" in text
+    assert "$\\frac{1}{" in text
+    assert NASTY not in report._repr_html_()
+
+
+def test_every_part_is_there(report):
+    text = Outline(report.html).text
+    for part in (
+        "What was asked",
+        "Answers",
+        "Model",
+        "Checks",
+        "Answers seen and answers predicted",
+        "Abilities",
+        "Items",
+        "Scores",
+        "How to do it again",
+    ):
+        assert part in text
+    for fact in ("bernoulli", "2pl", "Bernoulli(μ", "HalfNormal(2)", "sd_intercept of", report.fit.responses.data_hash):
+        assert fact in text
+    assert text.count("90 % equal-tailed interval") >= 4
+    assert report.verdict in text
+    for check in report.diagnostics:
+        assert check.detail in text
+        assert check.remedy in text
+
+
+def test_results_stand_beside_their_intervals(report):
+    text = Outline(report.html).text
+    theta = report.fit.tree["posterior"]["theta"].sel(subject="model 0").values
+    low, high = np.quantile(theta, [0.05, 0.95])
+    assert f"{theta.mean():.2f} [{low:.2f}, {high:.2f}]" in text
+    assert "0.50 [0.40, 0.60]" in text
+
+
+def test_numbers_and_intervals_as_text():
+    assert page.number(1234567) == "1,234,567"
+    assert page.number(0.5) == "0.50"
+    assert page.number(3e-9) == "3.0e-09"
+    assert page.number(float("nan")) == "–"
+    assert page.number(np.bool_(True)) == "yes"
+    assert page.with_interval([0.3, np.nan], [-0.008, 0], [0.6, 1]) == ["0.30 [-0.01, 0.60]", "–"]
+    merged = merge_intervals(pd.DataFrame({"b": [1.0], "b_lower": [0.5], "b_upper": [2.0], "n": [3]}))
+    assert merged.to_dict("records") == [{"b": "1.00 [0.50, 2.00]", "n": 3}]
+
+
+def test_save_and_show(report, tmp_path):
+    path = report.save(tmp_path / "report.html")
+    assert path.read_text(encoding="utf-8") == report.html
+    assert repr(report).startswith(f"Diagnostics: {report.verdict}")
+    assert report._repr_html_().startswith("<style>")
+    with pytest.raises(InputError, match="no folder"):
+        report.save(tmp_path / "nowhere" / "report.html")
+
+
+def test_fit_report_is_this_report():
+    fit = ordinary_fit(20, 10)
+    assert isinstance(fit.report(), Report)
+    assert fit.report().verdict == "PASS"
+
+
+def test_code_to_repeat_the_fit_names_what_differs_from_the_default():
+    priors = bi.ItemPriors(sd_log_a=bi.HalfNormal(0.2))
+    fit = ordinary_fit(8, 6, likelihood="beta-binomial", spec=ItemResponse(curve="1pl", priors=priors))
+    text = Outline(reproduce(fit)).text
+    line = next(line for line in text.splitlines() if line.startswith("spec = "))
+    assert eval(line.removeprefix("spec = "), {"bi": bi}) == fit.spec
+    assert "method='laplace', seed=0, draws=100, chains=4" in text
+
+
+def test_edges_are_reported_with_the_table_of_other_rules():
+    rng = np.random.default_rng(0)
+    theta, b = rng.normal(size=20), rng.normal(size=10)
+    table = np.round(simulate(theta, np.ones(10), b, "beta", phi=5.0, rng=rng), 1)
+    fit = fit_of(table, theta, np.ones(10), b, phi=5.0, spec=ItemResponse(likelihood="beta", squeeze=200))
+    plain = Outline(Report(fit).html).text
+    assert "squeezed with n = 200" in plain
+    assert "boundary_sensitivity(fit)" in plain
+    other = pd.DataFrame(
+        {"edge_answers": 9, "phi": [5.0, 9.0], "phi_lower": [4.0, 8.0], "phi_upper": [6.0, 10.0], "largest_shift_sd": 0.1},
+        index=pd.Index(["squeeze, n = 200", "ordered-beta"], name="rule"),
+    )
+    text = Outline(Report(fit, boundary=other).html).text
+    assert "9.00 [8.00, 10.00]" in text
+    assert "other rules for exact 0 and 1" in text
+
+
+@pytest.mark.parametrize("likelihood", ["beta", "beta-binomial"])
+def test_large_tables_stay_short(likelihood):
+    fit = ordinary_fit(150, 80, likelihood=likelihood, missing=0.3)
+    source = Report(fit).html
+    assert len(source) < 2e6
+    rows = re.findall(r"<tr>", source)
+    assert len(rows) < 350
