@@ -27,8 +27,9 @@ from bayes_irsl._special import (
 
 # Logits at which a success rate of exactly 0 or 1 is as good as reached.
 _FAR_LOGIT = 200.0
-# Beyond this logit the rarer side has probability 1e-26 and only its logarithm matters.
-_CLIP_LOGIT = 60.0
+# Logits beyond which the rarer side counts by its logarithm alone (bits of the float type: its probability, which gets
+# squared on the way to a second derivative, must not vanish).
+_CLIP_LOGIT = {32: 30.0, 64: 200.0}
 
 
 class CountData(NamedTuple):
@@ -133,7 +134,8 @@ class _Pool(NamedTuple):
 
 def _pool(data: CountData, eta: Array, log_phi: Array) -> _Pool:
     """Prior coin, pooled coin and the two sides, `few` being the side the prior coin makes less likely."""
-    clipped = jnp.clip(eta, -_CLIP_LOGIT, _CLIP_LOGIT)
+    limit = _CLIP_LOGIT[max(jnp.finfo(eta.dtype).bits, 32)]
+    clipped = jnp.clip(eta, -limit, limit)
     parts, phi = fold(clipped), jnp.exp(log_phi)
     flipped, misses = parts.sign > 0, data.trials - data.successes
     few_count = jnp.where(flipped, misses, data.successes)
@@ -148,7 +150,7 @@ def _pool(data: CountData, eta: Array, log_phi: Array) -> _Pool:
     pooled = fold(pooled_logit)
     log_few_rate = jnp.where(flipped, pooled.log_rest, pooled.log_mean)
     log_many_rate = jnp.where(flipped, pooled.log_mean, pooled.log_rest)
-    log_few = log_phi - parts.size - parts.tail - jnp.maximum(jnp.abs(eta) - _CLIP_LOGIT, 0)
+    log_few = log_phi - parts.size - parts.tail - jnp.maximum(jnp.abs(eta) - limit, 0)
     log_total = jnp.log(total)
     return _Pool(
         parts,

@@ -11,9 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
+
+RESULTS = ("theta", "a", "b", "cpu_seconds")
 
 
 def available() -> bool:
@@ -22,7 +25,7 @@ def available() -> bool:
 
 
 def fit_all(table: np.ndarray, settings: list[dict]) -> list[dict[str, np.ndarray]]:
-    """theta, a and b for each of the settings; ``table`` is subjects x items, NaN where missing."""
+    """theta, a, b and CPU seconds for each of the settings; ``table`` is subjects x items, NaN where missing."""
     if importlib.util.find_spec("torch_measure") is not None:
         return [fit(table, **setting) for setting in settings]
     with tempfile.TemporaryDirectory() as folder:
@@ -30,7 +33,7 @@ def fit_all(table: np.ndarray, settings: list[dict]) -> list[dict[str, np.ndarra
         np.savez(source, table=table, settings=json.dumps(settings))
         subprocess.run([os.environ["BENCH_TORCH_PYTHON"], __file__, str(source), str(target)], check=True)
         with np.load(target) as found:
-            return [{k: found[f"{k}{i}"] for k in ("theta", "a", "b")} for i in range(len(settings))]
+            return [{k: found[f"{k}{i}"] for k in RESULTS} for i in range(len(settings))]
 
 
 def fit(
@@ -56,6 +59,7 @@ def fit(
         "lr": lr,
         "max_epochs": epochs,
     }
+    begun = time.process_time()
     if model == "TwoPL":
         fitted = TwoPL(*table.shape)
         fitted.fit(answers, loss_fn=binary_cross_entropy, **options)
@@ -63,7 +67,8 @@ def fit(
         fitted = BetaTwoPL(*table.shape, phi=phi)
         fitted.fit(answers, **options)
     parts = {"theta": fitted.ability, "a": fitted.discrimination, "b": fitted.difficulty}
-    return {name: value.detach().numpy().astype(float) for name, value in parts.items()}
+    arrays = {name: value.detach().numpy().astype(float) for name, value in parts.items()}
+    return arrays | {"cpu_seconds": np.array(time.process_time() - begun)}
 
 
 if __name__ == "__main__":

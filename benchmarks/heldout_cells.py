@@ -20,7 +20,7 @@ from _common import clock, crossed_mean, print_result, shared_data
 from scipy.special import logsumexp
 
 import bayes_irsl as bi
-from bayes_irsl.baselines.answers import LogitTable, additive_logit, interval, item_mean, log_score, tuned
+from bayes_irsl.baselines.answers import LogitTable, additive_logit, item_mean, log_score, tuned
 
 RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0)
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -38,17 +38,12 @@ def mmlu_pro() -> bi.Responses:
 
 
 def digit_mat() -> bi.Responses:
-    """Probability given to the right one of 8 completions of a digit matrix, 22 models x 1,216 problems.
-
-    All methods see the answers at the resolution at which they are scored: the middle of an interval of 0.01.
-    """
+    """Probability given to the right one of 8 completions of a digit matrix, 22 models x 1,216 problems."""
     rows = pd.read_parquet(shared_data("lm_task_demands", "digit_mat.parquet"))
-    table = rows.pivot(index="model", columns="problem_id", values="p_correct").astype(float)
-    about = rows.drop_duplicates("problem_id").set_index("problem_id")[["problem_type"]].astype(str)
-    table.columns, about.index = table.columns.astype(str), about.index.astype(str)
-    low, high = interval(table.to_numpy())
-    table = pd.DataFrame((low + high) / 2, table.index.astype(str), table.columns)
-    return bi.Responses.from_wide(table, items=about.loc[table.columns].assign(chance=1 / 8))
+    rows = rows.astype({"model": str, "problem_id": str, "problem_type": str})
+    about = rows.drop_duplicates("problem_id").set_index("problem_id")[["problem_type"]]
+    columns = {"subject": "model", "item": "problem_id", "answer": "p_correct"}
+    return bi.Responses.from_long(rows[list(columns.values())], **columns, items=about.assign(chance=1 / 8))
 
 
 def pythia() -> bi.Responses:
