@@ -29,7 +29,7 @@ _WHERE = {
     "score": "scoring",
     "link": "linking",
 }
-__all__ = sorted(_WHERE)  # noqa: PLE0605
+__all__ = sorted(_WHERE)
 __version__ = "0.1.0"
 
 

@@ -31,9 +31,7 @@ def write(bank: ItemBank, path: Path) -> Path:
         name: (("draw", "item"), np.ascontiguousarray(value), {"long_name": _MEANING[name]})
         for name, value in draws.items()
     }
-    variables |= {
-        f"edge_{name}": (("draw", "item"), np.ascontiguousarray(v)) for name, v in bank.edges.items()
-    }
+    variables |= {f"edge_{name}": (("draw", "item"), np.ascontiguousarray(v)) for name, v in bank.edges.items()}
     if bank.links is not None:
         variables["links"] = (("link", "draw", "r_s"), bank.links)
     kinds = {}
@@ -69,15 +67,11 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)!r} is no NetCDF file; a bank is written by bank.save(path)") from error
     if dataset.attrs.get("format") != FORMAT:
-        raise InputError(
-            f"{str(path)!r} holds no item bank of this version; a bank is written by bank.save(path)"
-        )
+        raise InputError(f"{str(path)!r} holds no item bank of this version; a bank is written by bank.save(path)")
     try:
         return _arguments(dataset)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(
-            f"{str(path)!r} is an item bank with a part missing ({error}); save it again"
-        ) from error
+        raise InputError(f"{str(path)!r} is an item bank with a part missing ({error}); save it again") from error
 
 
 def _arguments(dataset: xr.Dataset) -> dict[str, Any]:

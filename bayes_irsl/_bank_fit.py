@@ -77,7 +77,5 @@ def _ability_range(responses: Responses, posterior: xr.Dataset) -> dict[str, tup
     theta = posterior["theta"].mean("sample").sel(subject=labels)
     if "dimension" not in theta.dims:
         return {"ability": (float(theta.min()), float(theta.max()))}
-    ends = zip(
-        theta["dimension"].values, theta.min("subject").values, theta.max("subject").values, strict=True
-    )
+    ends = zip(theta["dimension"].values, theta.min("subject").values, theta.max("subject").values, strict=True)
     return {str(name): (float(lo), float(hi)) for name, lo, hi in ends}

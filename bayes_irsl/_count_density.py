@@ -27,8 +27,8 @@ from bayes_irsl._special import (
 
 # Logits at which a success rate of exactly 0 or 1 is as good as reached.
 _FAR_LOGIT = 200.0
-# Logits beyond which the rarer side counts by its logarithm alone (bits of the float type: its probability, which gets
-# squared on the way to a second derivative, must not vanish).
+# Logits beyond which the rarer side counts by its logarithm alone, by the bits of the float type: its
+# probability gets squared on the way to a second derivative and must not vanish there.
 _CLIP_LOGIT = {32: 30.0, 64: 200.0}
 
 

@@ -54,9 +54,7 @@ class Options:
             return []
         codes = f" (NaN or {', '.join(repr(c) for c in self.codes)})" if self.codes else ""
         if self.missing_as == "wrong":
-            return [
-                f"{absent:,} of {total:,} answers are missing{codes} and count as wrong: missing_as='wrong'."
-            ]
+            return [f"{absent:,} of {total:,} answers are missing{codes} and count as wrong: missing_as='wrong'."]
         return [f"{absent:,} of {total:,} answers are missing{codes} and left out, not counted as wrong."]
 
 
@@ -76,15 +74,12 @@ def finish(
 ) -> dict[str, Any]:
     if not cells.answer.size:
         raise InputError(
-            f"all answers of {len(subjects):,} subjects to {len(items):,} items are missing; "
-            "at least one is needed."
+            f"all answers of {len(subjects):,} subjects to {len(items):,} items are missing; at least one is needed."
         )
 
     def scale() -> str:
         codes, labels = pd.factorize(items["benchmark"])
-        if len(labels) > 1 and (
-            text := check.mixed_scale(cells.answer, codes[cells.item], labels, "benchmarks")
-        ):
+        if len(labels) > 1 and (text := check.mixed_scale(cells.answer, codes[cells.item], labels, "benchmarks")):
             return text
         return check.mixed_scale(cells.answer, cells.item, items.index.to_numpy(), "items")
 
@@ -97,9 +92,7 @@ def finish(
             f"pass counts (successes and trials={n}), which say how sure each share is."
         )
     if "compute" in subjects and subjects["compute"].max() < 1e12:
-        notes.append(
-            "the largest compute is below 1e12: it is read as FLOP; rescale it if it is in another unit."
-        )
+        notes.append("the largest compute is below 1e12: it is read as FLOP; rescale it if it is in another unit.")
     return {
         "subject_index": subject.astype(np.int32, copy=False),
         "item_index": item.astype(np.int32, copy=False),
@@ -157,23 +150,17 @@ def _pool(
         mean = check.narrow(total / size)[0]
         return mean, None, "binary" if kind == "binary" and np.isin(mean, (0, 1)).all() else "probability"
     if kind == "probability":
-        raise InputError(
-            "duplicates='sum' is for counts and 0/1 answers; for probabilities say duplicates='mean'."
-        )
+        raise InputError("duplicates='sum' is for counts and 0/1 answers; for probabilities say duplicates='mean'.")
     trials = size if trials is None else np.add.reduceat(trials[order], starts)
     if trials.max() > check.MAX_TRIALS:
-        raise InputError(
-            f"repeats add up to {trials.max():g} trials; at most {check.MAX_TRIALS:,} can be held."
-        )
+        raise InputError(f"repeats add up to {trials.max():g} trials; at most {check.MAX_TRIALS:,} can be held.")
     return total.astype(np.float32), trials, "count"
 
 
 def nudge_note(nudged: int) -> list[str]:
     if not nudged:
         return []
-    return [
-        f"{nudged:,} probabilities nearer to 0 or 1 than float32 can tell were moved to the nearest inside."
-    ]
+    return [f"{nudged:,} probabilities nearer to 0 or 1 than float32 can tell were moved to the nearest inside."]
 
 
 def align(

@@ -13,9 +13,7 @@ def _family(
     name: str, params: Sequence[float], tokens: Sequence[float] | np.ndarray, run: str | None = None
 ) -> pd.DataFrame:
     """Subjects of one family; checkpoints of one training run where `run` is given."""
-    size, seen = np.broadcast_arrays(
-        np.asarray(params, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
-    )
+    size, seen = np.broadcast_arrays(np.asarray(params, dtype=np.float64), np.asarray(tokens, dtype=np.float64))
     label = [f"simulated-{name}-{k}" for k in range(size.size)]
     table = {
         "family": f"simulated-{name}",

@@ -123,9 +123,7 @@ def _label_codes(frame: pd.DataFrame, spec: str | Sequence[str], role: str) -> t
             raise InputError(f"column {name!r} holds objects that cannot be labels of a {role}.") from None
         if (codes < 0).any():
             row = frame.index[int(np.flatnonzero(codes < 0)[0])]
-            raise InputError(
-                f"row {row!s}, column {name!r}: the {role} label is missing; every row needs one."
-            )
+            raise InputError(f"row {row!s}, column {name!r}: the {role} label is missing; every row needs one.")
         parts.append((check.check_labels(pd.Index(uniques), role), codes))
     if len(parts) == 1 and not pd.Index(parts[0][0]).duplicated().any():
         return parts[0][0], parts[0][1].astype(np.int32)
@@ -149,18 +147,14 @@ def _constant_columns(
         try:
             value_codes, values = pd.factorize(series)
         except TypeError:
-            raise InputError(
-                f"column {asked or name!r} holds objects that cannot be read as {name}."
-            ) from None
+            raise InputError(f"column {asked or name!r} holds objects that cannot be read as {name}.") from None
         filled = np.flatnonzero(value_codes >= 0)
         first = np.full(len(labels), -1)
         first[codes[filled[::-1]]] = value_codes[filled[::-1]]
         other = filled[value_codes[filled] != first[codes[filled]]]
         if other.size and (asked is not None or name == "benchmark"):
             i = int(other[0])
-            label, value, before = (
-                str(x) for x in (labels[codes[i]], series.iloc[i], values[first[codes[i]]])
-            )
+            label, value, before = (str(x) for x in (labels[codes[i]], series.iloc[i], values[first[codes[i]]]))
             raise InputError(
                 f"row {frame.index[i]!s}, column {asked or name!r}: {value!r}, but {role} {label!r} had "
                 f"{before!r} before. One {role} has one {name}; where labels are distinct only within it, "
@@ -168,9 +162,7 @@ def _constant_columns(
             )
         if other.size:
             label = str(labels[codes[other[0]]])
-            notes.append(
-                f"column {name!r} varies within {role} {label!r} and was left out; pass {name}= to use it."
-            )
+            notes.append(f"column {name!r} varies within {role} {label!r} and was left out; pass {name}= to use it.")
             continue
         out[name] = pd.Series(values).reindex(first).to_numpy()
     return out, notes
@@ -197,9 +189,7 @@ def _wide_parts(table: object, codes: Sequence[object]) -> tuple[np.ndarray, tup
         try:
             values = np.asarray(table)
         except (TypeError, ValueError):
-            raise InputError(
-                "the wide table has rows of unequal length; every row needs every column."
-            ) from None
+            raise InputError("the wide table has rows of unequal length; every row needs every column.") from None
     if values.ndim != 2 or not values.size:
         raise InputError(f"a wide table has a row a subject and a column an item; got shape {values.shape}.")
     if values.dtype.kind not in "fiub":

@@ -160,9 +160,7 @@ def check_labels(labels: Any, what: str) -> np.ndarray:
         whole = np.asarray(index, dtype=np.float64)
         if np.isfinite(whole).all() and (whole == np.rint(whole)).all() and (np.abs(whole) < 2**53).all():
             return whole.astype(np.int64).astype(str)
-    return (
-        np.array([str(x) for x in index], dtype=object).astype(str) if len(index) else np.zeros(0, dtype=str)
-    )
+    return np.array([str(x) for x in index], dtype=object).astype(str) if len(index) else np.zeros(0, dtype=str)
 
 
 def check_unique(labels: np.ndarray, what: str) -> None:
@@ -202,9 +200,7 @@ def describe(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         elif name == "date":
             out[name] = dates(out[name], locate)
         elif name in _TEXT:
-            text = [
-                None if missing else str(x) for x, missing in zip(out[name], out[name].isna(), strict=True)
-            ]
+            text = [None if missing else str(x) for x, missing in zip(out[name], out[name].isna(), strict=True)]
             out[name] = pd.Series(text, index=out.index, dtype=object)
     if "benchmark" in out and out["benchmark"].isna().any():
         where = out.index[out["benchmark"].isna()]
@@ -228,9 +224,7 @@ def dates(values: pd.Series, locate: Locate) -> pd.Series:
         if missing[i]:
             continue
         if not isinstance(value, (str, date, np.datetime64)):
-            raise InputError(
-                f"{locate(i)}: {value!r}; a date must be text such as '2024-05-17', or a datetime."
-            )
+            raise InputError(f"{locate(i)}: {value!r}; a date must be text such as '2024-05-17', or a datetime.")
         text.iloc[i] = str(value)
     try:
         parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
@@ -251,9 +245,7 @@ def check_answers(
     """
     if trials is not None:
         if kind not in (None, "count"):
-            raise InputError(
-                f"trials are given, so the answers are counts; got kind={kind!r}. Drop one of the two."
-            )
+            raise InputError(f"trials are given, so the answers are counts; got kind={kind!r}. Drop one of the two.")
         _check_counts(answer, trials, locate)
         return "count"
     if kind == "count":

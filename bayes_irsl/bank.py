@@ -125,9 +125,7 @@ class ItemBank:
             raise InputError(f"{name} of item {labels} must be {expected}; got {first:g}{advice}")
 
     @classmethod
-    def from_fit(
-        cls, fit: Fit, draws: int = 200, seed: int = 0, *, anchor: ItemBank | None = None
-    ) -> ItemBank:
+    def from_fit(cls, fit: Fit, draws: int = 200, seed: int = 0, *, anchor: ItemBank | None = None) -> ItemBank:
         """Bank of the items of a fit: some of its posterior draws, taken at random without replacement.
 
         Parameters
@@ -187,9 +185,7 @@ class ItemBank:
             given = [np.atleast_2d(np.asarray(v, float)) for v in (a, b, c, np.nan if phi is None else phi)]
             shape = np.broadcast_shapes(*(v.shape for v in given))
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"a, b, c, phi must be numbers of one shape, (item,) or (draw, item): {error}"
-            ) from None
+            raise InputError(f"a, b, c, phi must be numbers of one shape, (item,) or (draw, item): {error}") from None
         if isinstance(items, pd.DataFrame):
             frame = items
         else:
@@ -252,9 +248,7 @@ class ItemBank:
             Another likelihood or scale (link and :meth:`rescale` first), or an item that both banks hold.
         """
         if (other.likelihood, other.squeeze) != (self.likelihood, self.squeeze):
-            raise InputError(
-                f"{self.likelihood!r} items and {other.likelihood!r} items cannot be in one bank"
-            )
+            raise InputError(f"{self.likelihood!r} items and {other.likelihood!r} items cannot be in one bank")
         if other.scale_id != self.scale_id:
             raise InputError("the banks are on two scales; use bank.extend(other.rescale(link(bank, other)))")
         both = self.items.index.intersection(other.items.index)
@@ -335,9 +329,7 @@ class ItemBank:
             facts["calibrated on"] = f"abilities from {ends.min():.2f} to {ends.max():.2f}"
         if "prior_led" in self.items:
             share = self.items["prior_led"].mean()
-            facts["prior-led"] = (
-                f"{share:.0%} of items (posterior sd above {_bank_fit.PRIOR_LED} of prior sd)"
-            )
+            facts["prior-led"] = f"{share:.0%} of items (posterior sd above {_bank_fit.PRIOR_LED} of prior sd)"
         if "no_variation" in self.items and self.items["no_variation"].any():
             facts["no variation"] = f"{int(self.items['no_variation'].sum()):,} items, answered alike by all"
         return facts

@@ -262,8 +262,6 @@ def _sampled(
     return rng.binomial(size, rate) / trials
 
 
-def _long_run(
-    mean: np.ndarray, variance: np.ndarray, size: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _long_run(mean: np.ndarray, variance: np.ndarray, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sums over items as if the bank's, of which there are ``size``, were a sample of endlessly many."""
     return np.clip(mean + np.sqrt(variance) * rng.standard_normal(mean.shape), 0.0, size)

@@ -142,14 +142,19 @@ def problem(spec: ItemResponse, responses: Responses) -> Problem:
     by_subject = np.bincount(responses.subject_index, minlength=responses.n_subjects)
     by_item = np.bincount(responses.item_index, minlength=responses.n_items)
     kept_subjects, kept_items = np.flatnonzero(by_subject), np.flatnonzero(by_item)
-    for name, kept, other in (("subject", kept_subjects, "score it with an ItemBank"), ("item", kept_items, "add items")):
+    for name, kept, other in (
+        ("subject", kept_subjects, "score it with an ItemBank"),
+        ("item", kept_items, "add items"),
+    ):
         if len(kept) < 2:
             raise InputError(f"{len(kept)} {name} with answers: at least 2 are needed to set a scale; {other} instead")
     order, starts = responses.by_item()
     new_subject = np.cumsum(by_subject > 0) - 1
     items = responses.items.iloc[kept_items]
     benchmark, benchmarks = _codes(items["benchmark"])
-    dimension, dimensions = (np.zeros(len(items), np.int32), ("ability",)) if spec.abilities == "one" else _codes(items[spec.abilities])
+    dimension, dimensions = (
+        (np.zeros(len(items), np.int32), ("ability",)) if spec.abilities == "one" else _codes(items[spec.abilities])
+    )
     centre, free = _guessing(spec, items)
     return Problem(
         spec=spec,

@@ -228,9 +228,7 @@ def pass_at_k_unbiased(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     """
     n, c, k = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (n, c, k)))
     _refuse(~((n >= 1) & (n == np.floor(n))), "n (samples) must be whole and at least 1", n, c, k)
-    _refuse(
-        ~((c >= 0) & (c <= n) & (c == np.floor(c))), "c (successes) must be whole and lie in 0..n", n, c, k
-    )
+    _refuse(~((c >= 0) & (c <= n) & (c == np.floor(c))), "c (successes) must be whole and lie in 0..n", n, c, k)
     _refuse(~((k >= 1) & (k == np.floor(k))), "k must be whole and at least 1", n, c, k)
     _refuse(k > n, "k must not exceed n: use a forecast for more samples than were taken", n, c, k)
     fewer, more = np.minimum(c, k), np.maximum(c, k)
@@ -252,6 +250,4 @@ def _refuse(bad: np.ndarray, rule: str, n: np.ndarray, c: np.ndarray, k: np.ndar
         (f"position {', '.join(map(str, at))}: " if at else "") + f"n={n[at]:g}, c={c[at]:g}, k={k[at]:g}"
         for at in map(tuple, places[:5])
     )
-    raise InputError(
-        f"{rule}; {len(places)} of {n.size} break this ({shown}{'; ...' if len(places) > 5 else ''})"
-    )
+    raise InputError(f"{rule}; {len(places)} of {n.size} break this ({shown}{'; ...' if len(places) > 5 else ''})")

@@ -64,9 +64,7 @@ def load_dataset(name: str, **options: object) -> Responses | pd.DataFrame:
 
 def list_datasets() -> pd.DataFrame:
     """What is bundled: one row a set, with its size (as loaded without options), licence and source."""
-    rows = [
-        (name, d.what, d.subjects, d.items, d.n_obs, d.licence, d.source) for name, d in _DATASETS.items()
-    ]
+    rows = [(name, d.what, d.subjects, d.items, d.n_obs, d.licence, d.source) for name, d in _DATASETS.items()]
     columns = ["name", "what", "subjects", "items", "n_obs", "licence", "source"]
     return pd.DataFrame(rows, columns=columns).astype({"items": "Int64"}).set_index("name")
 
@@ -119,9 +117,7 @@ def _mmlu_pro(unparsed: str = "missing") -> Responses:
     answers[state == _NOT_ASKED] = np.nan
     if unparsed == "missing":
         answers[state == _UNPARSED] = np.nan
-    items = table[["category", "source", "n_options"]].assign(
-        benchmark="MMLU-Pro", chance=1 / table["n_options"]
-    )
+    items = table[["category", "source", "n_options"]].assign(benchmark="MMLU-Pro", chance=1 / table["n_options"])
     responses = Responses.from_wide(answers, subjects=subjects, items=items)
     n_unparsed, n_unasked = int((state == _UNPARSED).sum()), int((state == _NOT_ASKED).sum())
     note = (

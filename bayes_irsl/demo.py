@@ -56,8 +56,12 @@ def main(arguments: list[str] | None = None) -> pd.DataFrame:
     print(f"\n{CAPTION}\n\n{merge_intervals(scores).to_string()}\n")
     inside, n = int((scores["inside"] == "yes").sum()), len(scores)
     low, high = stats.beta.ppf([0.05, 0.95], inside + 0.5, n - inside + 0.5)
-    print(f"The bank's 90 % interval holds {inside / n:.2f} [{low:.2f}, {high:.2f}] of the {n} scores (Jeffreys, 90 %).")
-    print(f"Checks of the MMLU-Pro fit: {report.verdict}. Report: {options.out / 'demo_report.html'}, bank: {options.out / 'bank.nc'}")
+    print(
+        f"The bank's 90 % interval holds {inside / n:.2f} [{low:.2f}, {high:.2f}] of the {n} scores (Jeffreys, 90 %)."
+    )
+    print(
+        f"Checks of the MMLU-Pro fit: {report.verdict}. Report: {options.out / 'demo_report.html'}, bank: {options.out / 'bank.nc'}"
+    )
     return scores
 
 
@@ -119,7 +123,13 @@ def compare(scores: Any, asked: bi.Responses, everything: bi.Responses) -> pd.Da
                     "bank": float(score["score_mean"]),
                     "bank_lower": low,
                     "bank_upper": high,
-                    **dict(zip(("answers alone", "answers alone_lower", "answers alone_upper"), alone, strict=False)),
+                    **dict(
+                        zip(
+                            ("answers alone", "answers alone_lower", "answers alone_upper"),
+                            alone,
+                            strict=False,
+                        )
+                    ),
                     **dict(zip(("all answers", "all answers_lower", "all answers_upper"), known, strict=False)),
                     "inside": "yes" if low <= known[0] <= high else "no",
                 }

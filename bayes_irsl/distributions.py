@@ -24,7 +24,13 @@ class AnswerDistribution(dist.Distribution):
     pytree_aux_fields = ("likelihood",)
 
     def __init__(self, likelihood: str, eta: Any, parameters: tuple[Any, ...], cells: Cells, data: Any = None) -> None:
-        self.likelihood, self.eta, self.parameters, self.cells, self.data = likelihood, eta, parameters, cells, data
+        self.likelihood, self.eta, self.parameters, self.cells, self.data = (
+            likelihood,
+            eta,
+            parameters,
+            cells,
+            data,
+        )
         shape = jnp.broadcast_shapes(jnp.shape(eta), jnp.shape(cells.mask) if cells.mask is not None else ())
         super().__init__(batch_shape=shape, validate_args=False)
 

@@ -141,10 +141,17 @@ def fit(
     if not isinstance(spec, ItemResponse):
         raise InputError(f"spec is a {type(spec).__name__}: expected an ItemResponse")
     if not isinstance(responses, Responses):
-        raise InputError(f"responses is a {type(responses).__name__}: build it with Responses.from_long, from_wide or read_table")
+        raise InputError(
+            f"responses is a {type(responses).__name__}: build it with Responses.from_long, from_wide or read_table"
+        )
     if method not in METHODS:
         raise InputError(f"method {method!r}: expected one of {list(METHODS)}")
-    for name, value, least in (("draws", draws, 4), ("chains", chains, 1), ("warmup", warmup, 0), ("seed", seed, 0)):
+    for name, value, least in (
+        ("draws", draws, 4),
+        ("chains", chains, 1),
+        ("warmup", warmup, 0),
+        ("seed", seed, 0),
+    ):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise InputError(f"{name} = {value!r}: expected a whole number, at least {least}")
     show = _show_progress() if progress is None else progress

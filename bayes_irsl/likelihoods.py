@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -42,8 +43,9 @@ __all__ = [
 
 def _parameters(data: Any, *parameters: ArrayLike) -> list[Array]:
     """Parameters as arrays of the common float type of themselves and the data."""
-    dtype = jnp.result_type(*parameters, *data, jnp.float32)
-    return [jnp.asarray(parameter, dtype=dtype) for parameter in parameters]
+    arrays = [np.asarray(p) if isinstance(p, (list, tuple)) else p for p in parameters]
+    dtype = jnp.result_type(*arrays, *data, jnp.float32)
+    return [jnp.asarray(array, dtype=dtype) for array in arrays]
 
 
 def bernoulli(y: ArrayLike, eta: ArrayLike) -> Array:
@@ -81,9 +83,7 @@ def _count_data(y: ArrayLike | CountData, n: ArrayLike | None) -> CountData:
     if isinstance(y, CountData):
         return y
     if n is None:
-        raise InputError(
-            "n: got None; counts need the number of trials, unless y comes from binomial_data(y, n)"
-        )
+        raise InputError("n: got None; counts need the number of trials, unless y comes from binomial_data(y, n)")
     return binomial_data(y, n)
 
 
@@ -207,6 +207,4 @@ def zero_one_beta(
     eta, log_phi, logit_boundary, logit_one = _parameters(data, eta, log_phi, logit_boundary, logit_one)
     boundary, one = fold(logit_boundary), fold(logit_one)
     edge = boundary.log_mean + jnp.where(data.y == 0, one.log_rest, one.log_mean)
-    return jnp.where(
-        (data.y == 0) | (data.y == 1), edge, boundary.log_rest + beta_density(data, eta, log_phi)
-    )
+    return jnp.where((data.y == 0) | (data.y == 1), edge, boundary.log_rest + beta_density(data, eta, log_phi))

@@ -121,17 +121,13 @@ def link(bank_a: ItemBank, bank_b: ItemBank, method: str = "slope-intercept") ->
         raise InputError(f"method = {method!r}: expected one of {list(methods)}")
     for name, bank in (("a", bank_a), ("b", bank_b)):
         if len(bank.dimensions) > 1:
-            raise InputError(
-                f"bank {name} has {len(bank.dimensions)} abilities; select the items of one of them first"
-            )
+            raise InputError(f"bank {name} has {len(bank.dimensions)} abilities; select the items of one of them first")
     common = [item for item in bank_a.items.index if item in set(bank_b.items.index)]
     _enough(len(common), "item")
     first, second = bank_a.select(common), bank_b.select(common)
     slope, shift, table = methods[method](first, second)
     table.index = pd.Index(common, name="item")
-    return Link(
-        slope, shift, table, method, bank_a.prior, bank_a.scale, bank_a.scale_id, _notes(table, "item")
-    )
+    return Link(slope, shift, table, method, bank_a.prior, bank_a.scale, bank_a.scale_id, _notes(table, "item"))
 
 
 def link_subjects(theta_a: Any, theta_b: Any, *, bank_a: ItemBank | None = None) -> Link:
@@ -174,9 +170,7 @@ def _notes(table: pd.DataFrame, what: str) -> tuple[str, ...]:
         notes.append(f"only {len(table)} {what}s in common: {ADVISED} or more are advised")
     off = table.index[table["off"].abs() > _OFF]
     if len(off):
-        notes.append(
-            f"{what} {check.some(off)} lies more than {_OFF:g} sd off the link: is it the same on both sides?"
-        )
+        notes.append(f"{what} {check.some(off)} lies more than {_OFF:g} sd off the link: is it the same on both sides?")
     return tuple(notes)
 
 
@@ -209,9 +203,7 @@ def _slope_intercept(bank_a: ItemBank, bank_b: ItemBank) -> tuple[np.ndarray, np
         shift = shift + step.mean()
     off_slope = (ratio.mean(0) - log_slope.mean()) * np.sqrt(weight)
     off_level = rest.mean(0) * np.sqrt(_precision(rest))
-    table = pd.DataFrame(
-        {"weight": gain * slopes / (gain @ slopes), "off_slope": off_slope, "off_level": off_level}
-    )
+    table = pd.DataFrame({"weight": gain * slopes / (gain @ slopes), "off_slope": off_slope, "off_level": off_level})
     table["off"] = np.where(np.abs(off_slope) > np.abs(off_level), off_slope, off_level)
     return np.exp(_widened(log_slope, off_slope)), _widened(shift + step - step.mean(), off_level), table
 
@@ -223,17 +215,13 @@ def _mean_sigma(bank_a: ItemBank, bank_b: ItemBank) -> tuple[np.ndarray, np.ndar
 def _moments(place_a: np.ndarray, place_b: np.ndarray) -> tuple[np.ndarray, np.ndarray, pd.DataFrame]:
     """A and B from weighted means and sds of the same things' places (draw, thing) on both scales."""
     if min(place_a.std(1).min(), place_b.std(1).min()) < 1e-9:
-        raise InputError(
-            "all that the scales have in common lies at one place, which says nothing about their units"
-        )
+        raise InputError("all that the scales have in common lies at one place, which says nothing about their units")
     slope = np.array([1.0])
     for _ in range(5):
         weight = 1 / (1 / _precision(place_a) + slope.mean() ** 2 / _precision(place_b))
         weight /= weight.sum()
         mean_a, mean_b = place_a @ weight, place_b @ weight
-        sd_a, sd_b = (
-            np.sqrt((p - m[:, None]) ** 2 @ weight) for p, m in ((place_a, mean_a), (place_b, mean_b))
-        )
+        sd_a, sd_b = (np.sqrt((p - m[:, None]) ** 2 @ weight) for p, m in ((place_a, mean_a), (place_b, mean_b)))
         slope = sd_a / sd_b
     shift = mean_a - slope * mean_b
     rest = place_a - slope.mean() * place_b - shift.mean()

@@ -13,7 +13,11 @@ from numpyro import distributions as dist
 
 from bayes_irsl.errors import InputError
 
-_FAMILIES = {"Normal": (dist.Normal, False), "HalfNormal": (dist.HalfNormal, True), "LogNormal": (dist.LogNormal, True)}
+_FAMILIES = {
+    "Normal": (dist.Normal, False),
+    "HalfNormal": (dist.HalfNormal, True),
+    "LogNormal": (dist.LogNormal, True),
+}
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,9 @@ class ItemPriors:
             value = getattr(self, f.name)
             if isinstance(value, Prior) and f.name not in numbers:
                 if f.name in positive and not value.positive:
-                    raise InputError(f"prior {f.name} = {value} must live on positive values: use HalfNormal or LogNormal")
+                    raise InputError(
+                        f"prior {f.name} = {value} must live on positive values: use HalfNormal or LogNormal"
+                    )
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 kind = "a number" if f.name in numbers else "a Prior or a number"
@@ -129,4 +135,6 @@ class ItemPriors:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ItemPriors:
         """Inverse of :meth:`to_dict`."""
-        return cls(**{k: Prior(v["family"], tuple(v["parameters"])) if isinstance(v, dict) else v for k, v in values.items()})
+        return cls(
+            **{k: Prior(v["family"], tuple(v["parameters"])) if isinstance(v, dict) else v for k, v in values.items()}
+        )

@@ -181,7 +181,7 @@ def _find(
             spacing = half / (_SCOUT_NODES // 2)
             low = jnp.where(inside, theta, jnp.inf).min() - jnp.where(inside[0], half, spacing)
             high = jnp.where(inside, theta, -jnp.inf).max() + jnp.where(inside[-1], half, spacing)
-            settled = ~inside[0] & ~inside[-1] & (inside.sum() > _SCOUT_NODES // 2)
+            settled = ~inside[0] & ~inside[-1] & (inside.sum() > _SCOUT_NODES // 5)
             return (low + high) / 2, (high - low) / 2, settled, i + 1
 
         start = (mean, 8 * sd, jnp.array(False), 0)

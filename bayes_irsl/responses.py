@@ -114,9 +114,7 @@ class Responses:
         """
         options = _ingest.Options.checked(missing_codes, missing_as, duplicates, kind)
         return cls(
-            **_tables.long_table(
-                frame, subject, item, answer, successes, trials, subjects, items, options, columns
-            )
+            **_tables.long_table(frame, subject, item, answer, successes, trials, subjects, items, options, columns)
         )
 
     @classmethod

@@ -112,12 +112,9 @@ def score(
         "scale": bank.scale,
         "score": "long-run mean over new items of the kind" if population else "mean over the bank's items",
     }
-    labels = {"subject": names}
-    if n_dimensions > 1:
-        labels["dimension"] = np.asarray(bank.dimensions, dtype=str)
-    if benchmarks:
-        labels["benchmark"] = np.asarray(bank.benchmarks, dtype=str)
-    return xr.Dataset(variables, coords=_coords(labels), attrs=attrs)
+    dims = [name for name, used in (("dimension", n_dimensions > 1), ("benchmark", benchmarks)) if used]
+    coords = [_coordinate("subject", names), *(_own_coordinate(bank, dim) for dim in dims)]
+    return xr.Dataset(variables, coords=_joined(coords), attrs=attrs)
 
 
 class _Matched(NamedTuple):
@@ -139,13 +136,9 @@ def _check_options(
     bank: ItemBank, responses: Responses, mass: float, draws: int, prior: tuple[float, float] | None
 ) -> None:
     if not isinstance(bank, ItemBank):
-        raise InputError(
-            f"score needs an ItemBank; got {type(bank).__name__}. Build one with ItemBank.from_fit(fit)"
-        )
+        raise InputError(f"score needs an ItemBank; got {type(bank).__name__}. Build one with ItemBank.from_fit(fit)")
     if not isinstance(responses, Responses):
-        raise InputError(
-            f"score needs Responses; got {type(responses).__name__}. Build them with Responses.from_wide"
-        )
+        raise InputError(f"score needs Responses; got {type(responses).__name__}. Build them with Responses.from_wide")
     if not 0 < mass < 1:
         raise InputError(f"mass = {mass!r}: expected a number between 0 and 1, such as 0.9")
     if not isinstance(draws, int | np.integer) or draws < 0:
@@ -156,13 +149,9 @@ def _check_options(
 
 def _matched(bank: ItemBank, responses: Responses) -> _Matched:
     """The answers beside the bank's items, once they are known to fit."""
-    if "positions" not in bank.memo:
-        bank.memo["positions"] = {label: i for i, label in enumerate(bank.items.index.tolist())}
-    positions = bank.memo["positions"]
-    answered = np.unique(responses.item_index)
-    where = np.full(responses.n_items, -1)
-    where[answered] = [positions.get(label, -1) for label in responses.items.index[answered].tolist()]
-    unknown = answered[where[answered] < 0]
+    where = _positions(bank, responses.items.index)
+    unknown = np.flatnonzero(where < 0)
+    unknown = unknown[np.isin(unknown, responses.item_index)] if unknown.size else unknown
     if unknown.size:
         raise check.unknown(responses.items.index[unknown], bank.items.index, "item of the bank is called")
     kinds = KINDS[bank.likelihood] if bank.likelihood == "bernoulli" else (*KINDS[bank.likelihood], "binary")
@@ -178,6 +167,15 @@ def _matched(bank: ItemBank, responses: Responses) -> _Matched:
     trials = None if responses.trials is None else responses.trials[order]
     share = responses.answer[order] / (1 if trials is None else trials)
     return _Matched(starts, where[responses.item_index[order]], answer[order], trials, share)
+
+
+def _positions(bank: ItemBank, labels: pd.Index) -> np.ndarray:
+    """Position in the bank of every label, -1 where there is none; kept for the next subject of the same table."""
+    asked, where = bank.memo.get("positions", (None, None))
+    if asked is not labels:
+        where = bank.items.index.get_indexer(labels)
+        bank.memo["positions"] = (labels, where)
+    return where
 
 
 def _off_the_edges(bank: ItemBank, responses: Responses, answer: np.ndarray) -> np.ndarray:
@@ -223,9 +221,7 @@ def _abilities(bank: ItemBank, responses: Responses, table: np.ndarray) -> dict[
     dims = ("subject", "dimension") if several else ("subject",)
     values = {f"ability_{name}": table[..., i] for i, name in enumerate(("mean", "sd", "lower", "upper"))}
     values["beyond_calibration_range"] = beyond
-    out: dict[str, tuple] = {
-        name: (dims, value if several else value[:, 0]) for name, value in values.items()
-    }
+    out: dict[str, tuple] = {name: (dims, value if several else value[:, 0]) for name, value in values.items()}
     out["n_answers"] = ("subject", np.bincount(responses.subject_index, minlength=responses.n_subjects))
     return out
 
@@ -245,21 +241,25 @@ def _scores(predicted: list[Predicted]) -> dict[str, tuple]:
 def _draws(bank: ItemBank, predicted: list[Predicted], benchmarks: bool) -> dict[str, tuple]:
     ability = np.stack([p.ability for p in predicted])
     several = len(bank.dimensions) > 1
-    out = {
-        "ability": (("subject", "dimension", "draw"), ability)
-        if several
-        else (("subject", "draw"), ability[:, 0])
-    }
+    out = {"ability": (("subject", "dimension", "draw"), ability) if several else (("subject", "draw"), ability[:, 0])}
     if benchmarks:
         out["score"] = (("subject", "benchmark", "draw"), np.stack([p.score for p in predicted]))
     return out
 
 
-def _coords(labels: dict[str, np.ndarray]) -> xr.Coordinates:
-    """Coordinates of text labels; built by hand, as inferring them costs more than a subject's posterior."""
-    indexes = {
-        dim: PandasIndex(pd.Index(text, dtype=object), dim, coord_dtype=text.dtype)
-        for dim, text in labels.items()
-    }
-    variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
-    return xr.Coordinates(variables, indexes=indexes)
+def _coordinate(dim: str, text: np.ndarray) -> PandasIndex:
+    return PandasIndex(pd.Index(text, dtype=object), dim, coord_dtype=text.dtype)
+
+
+def _own_coordinate(bank: ItemBank, dim: str) -> PandasIndex:
+    """Coordinate of the bank's benchmarks or dimensions, built once."""
+    if ("coordinate", dim) not in bank.memo:
+        names = bank.benchmarks if dim == "benchmark" else bank.dimensions
+        bank.memo["coordinate", dim] = _coordinate(dim, np.asarray(names, dtype=str))
+    return bank.memo["coordinate", dim]
+
+
+def _joined(coordinates: list[PandasIndex]) -> xr.Coordinates:
+    """Coordinates of a dataset; built by hand, as inferring them costs more than a subject's posterior."""
+    variables = {index.dim: index.create_variables()[index.dim] for index in coordinates}
+    return xr.Coordinates(variables, indexes={index.dim: index for index in coordinates})

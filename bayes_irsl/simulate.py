@@ -101,9 +101,7 @@ def simulate_responses(
     for name, scale in (("sd_theta", sd_theta), ("sd_log_a", sd_log_a), ("sd_intercept", sd_intercept)):
         if not (np.isfinite(scale) and scale >= 0):
             raise InputError(f"{name} is a standard deviation, finite and not negative; got {scale!r}.")
-    for_parameters, for_answers, for_missing = (
-        np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)
-    )
+    for_parameters, for_answers, for_missing = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
     normal = for_parameters.standard_normal
     benchmark = np.arange(n_items) * n_benchmarks // n_items
     centre = _vector(mean_intercept, n_benchmarks, "mean_intercept")
@@ -339,9 +337,7 @@ def _draw(
         floor = item["c"][col]
         mean, rest = floor + (1 - floor) * expit(eta), (1 - floor) * expit(-eta)
         trials = None if counts is None else counts[row, col].astype(np.int32)
-        answer, moved = _validate.narrow(
-            _answers(likelihood, rng, mean, rest, item["phi"][col], trials, extra)
-        )
+        answer, moved = _validate.narrow(_answers(likelihood, rng, mean, rest, item["phi"][col], trials, extra))
         nudged += moved
         parts["subject_index"].append(row.astype(np.int32))
         parts["item_index"].append(col.astype(np.int32))

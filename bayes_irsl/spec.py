@@ -68,7 +68,9 @@ class ItemResponse:
         _one_of("precision", self.precision, ("global", "item"))
         _one_of("dependence", self.dependence, ("correlated", "testlet"))
         if self.squeeze is not None and (not isinstance(self.squeeze, int) or self.squeeze < 2):
-            raise InputError(f"squeeze = {self.squeeze!r}: expected the n of (y (n - 1) + 0.5) / n, a whole number >= 2")
+            raise InputError(
+                f"squeeze = {self.squeeze!r}: expected the n of (y (n - 1) + 0.5) / n, a whole number >= 2"
+            )
         if not isinstance(self.priors, ItemPriors):
             raise InputError(f"priors = {self.priors!r}: expected an ItemPriors")
 
@@ -81,7 +83,9 @@ class ItemResponse:
             likelihood = {"binary": "bernoulli", "count": "beta-binomial", "probability": probability}[responses.kind]
         if responses.kind not in LIKELIHOODS[likelihood]:
             fitting = [name for name, kinds in LIKELIHOODS.items() if responses.kind in kinds]
-            raise InputError(f"likelihood {likelihood!r} does not describe {responses.kind} answers; choose one of {fitting}")
+            raise InputError(
+                f"likelihood {likelihood!r} does not describe {responses.kind} answers; choose one of {fitting}"
+            )
         if likelihood == "beta" and edge and self.squeeze is None:
             n = int(np.sum((responses.answer == 0) | (responses.answer == 1)))
             raise InputError(
@@ -89,12 +93,17 @@ class ItemResponse:
                 'likelihood="ordered-beta" (or "zero-one-beta"), pass squeeze=n, or give the counts and trials'
             )
         if self.abilities != "one" and self.abilities not in responses.items.columns:
-            raise InputError(f"abilities={self.abilities!r}: no such item column; there are {list(responses.items.columns)}")
+            raise InputError(
+                f"abilities={self.abilities!r}: no such item column; there are {list(responses.items.columns)}"
+            )
         return replace(self, likelihood=likelihood)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**{k: getattr(self, k) for k in self.__dataclass_fields__ if k != "priors"}, "priors": self.priors.to_dict()}
+        return {
+            **{k: getattr(self, k) for k in self.__dataclass_fields__ if k != "priors"},
+            "priors": self.priors.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ItemResponse:

@@ -21,9 +21,7 @@ def shared_data(*parts: str) -> Path:
     """A file or folder of the real data that stands beside the project."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
-        sys.exit(
-            f"this benchmark needs {'/'.join(('../shared/data', *parts))}, which is not beside the project"
-        )
+        sys.exit(f"this benchmark needs {'/'.join(('../shared/data', *parts))}, which is not beside the project")
     return path
 
 

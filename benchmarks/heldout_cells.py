@@ -107,18 +107,13 @@ def cells(responses: bi.Responses, kept: np.ndarray) -> bi.Responses:
     return replace(responses, **{name: part if part is None else part[kept] for name, part in parts.items()})
 
 
-def ours(
-    spec: bi.ItemResponse, train: bi.Responses, test: bi.Responses, seed: int, draws: int = 400
-) -> np.ndarray:
+def ours(spec: bi.ItemResponse, train: bi.Responses, test: bi.Responses, seed: int, draws: int = 400) -> np.ndarray:
     """Log posterior predictive probability of each hidden answer: the mean of its probability over draws."""
     fit = bi.fit(spec, train, method="laplace", seed=seed)
     posterior = fit.tree["posterior"].to_dataset().stack(sample=("chain", "draw"))
     total = posterior.sizes["sample"]
     posterior = posterior.isel(sample=np.linspace(0, total - 1, min(draws, total)).round().astype(int))
-    of = {
-        name: posterior[name].transpose("sample", ...).to_numpy().astype(float)
-        for name in posterior.data_vars
-    }
+    of = {name: posterior[name].transpose("sample", ...).to_numpy().astype(float) for name in posterior.data_vars}
     i, j = test.subject_index, test.item_index
     if of["theta"].ndim == 3:
         place = {label: d for d, label in enumerate(posterior["dimension"].to_numpy().astype(str))}
@@ -151,9 +146,7 @@ def torch_settings(train: bi.Responses) -> list[dict]:
     decays = [0.0, 0.3 / train.n_obs, 3 / train.n_obs]
     settings = [{"model": "TwoPL", "weight_decay": decay} for decay in decays]
     if train.kind != "binary":
-        settings += [
-            {"model": "BetaTwoPL", "weight_decay": d, "phi": p} for d in decays for p in (3.0, 10.0, 30.0)
-        ]
+        settings += [{"model": "BetaTwoPL", "weight_decay": d, "phi": p} for d in decays for p in (3.0, 10.0, 30.0)]
     return settings
 
 
@@ -245,13 +238,9 @@ def compare(name: str, splits: int, with_torch: bool) -> pd.DataFrame:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument(
-        "--splits", type=int, default=2, help="how many of ten folds are hidden, one after the other"
-    )
+    parser.add_argument("--splits", type=int, default=2, help="how many of ten folds are hidden, one after the other")
     parser.add_argument("--no-torch", action="store_true", help="leave torch_measure out")
-    parser.add_argument(
-        "--choose", action="store_true", help="compare the models that could stand for ours, and stop"
-    )
+    parser.add_argument("--choose", action="store_true", help="compare the models that could stand for ours, and stop")
     options = parser.parse_args()
     if options.choose:
         for name in options.sets:
@@ -259,9 +248,7 @@ def main() -> None:
         return
     with_torch = not options.no_torch and _torch_measure.available()
     if not with_torch:
-        print(
-            "torch_measure skipped: install the [bench] extra, or set BENCH_TORCH_PYTHON to a Python with it"
-        )
+        print("torch_measure skipped: install the [bench] extra, or set BENCH_TORCH_PYTHON to a Python with it")
     worst: dict[str, tuple[float | None, float | None]] = {}
     for name in options.sets:
         table = compare(name, options.splits, with_torch)

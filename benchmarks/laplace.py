@@ -33,7 +33,12 @@ def main() -> None:
     if "mmlu" in options.sets:
         table = bi.load_dataset("mmlu-pro")
         chosen = np.sort(np.random.default_rng(0).choice(table.n_items, 1000, replace=False))
-        result |= compare("mmlu", bi.ItemResponse("bernoulli"), table.select(items=table.items.index[chosen]), options.nuts_draws)
+        result |= compare(
+            "mmlu",
+            bi.ItemResponse("bernoulli"),
+            table.select(items=table.items.index[chosen]),
+            options.nuts_draws,
+        )
     summary = {
         name: pick(result[f"{name}_{which}"] for which in options.sets)
         for name, pick in {
@@ -61,7 +66,9 @@ def compare(name: str, spec: bi.ItemResponse, responses: bi.Responses, draws: in
     out = {f"cpu_seconds_{name}": spent.cpu, f"nuts_min_ess_{name}": ess, f"nuts_rhat_{name}": rhat}
     ratios = {k: ours_flat[k].std(0) / nuts_flat[k].std(0) for k in SD_OF}
     for k, ratio in ratios.items():
-        print(f"{name} {k:10s} sd ratio: median {np.median(ratio):.3f}, 5-95 % {np.quantile(ratio, 0.05):.3f} to {np.quantile(ratio, 0.95):.3f}")
+        print(
+            f"{name} {k:10s} sd ratio: median {np.median(ratio):.3f}, 5-95 % {np.quantile(ratio, 0.05):.3f} to {np.quantile(ratio, 0.95):.3f}"
+        )
     out[f"sd_ratio_vs_nuts_median_low_{name}"] = min(float(np.median(r)) for r in ratios.values())
     out[f"sd_ratio_vs_nuts_median_high_{name}"] = max(float(np.median(r)) for r in ratios.values())
     out[f"sd_ratio_vs_nuts_5_{name}"] = min(float(np.quantile(r, 0.05)) for r in ratios.values())
@@ -73,10 +80,19 @@ def compare(name: str, spec: bi.ItemResponse, responses: bi.Responses, draws: in
         shares.append(float(match.mean()))
         noise = np.abs(np.quantile(nuts_flat[k][::2], LEVELS, axis=0) - np.quantile(nuts_flat[k][1::2], LEVELS, axis=0))
         noise_share = float((noise / nuts_flat[k].std(0) < 0.15).all(0).mean())
-        print(f"{name} {k}: quantiles match for {shares[-1]:.3f} of items; two halves of NUTS match each other for {noise_share:.3f}")
+        print(
+            f"{name} {k}: quantiles match for {shares[-1]:.3f} of items; two halves of NUTS match each other for {noise_share:.3f}"
+        )
     out[f"quantile_match_share_{name}"] = min(shares)
-    hyper = {k: float(np.max(np.abs(ours_flat[k].mean(0) / nuts_flat[k].mean(0) - 1))) for k in HYPERS if k in nuts_flat}
-    print(name, "relative difference of hyperparameters:", {k: round(v, 4) for k, v in hyper.items()}, flush=True)
+    hyper = {
+        k: float(np.max(np.abs(ours_flat[k].mean(0) / nuts_flat[k].mean(0) - 1))) for k in HYPERS if k in nuts_flat
+    }
+    print(
+        name,
+        "relative difference of hyperparameters:",
+        {k: round(v, 4) for k, v in hyper.items()},
+        flush=True,
+    )
     out[f"hyper_max_rel_diff_{name}"] = max(hyper.values())
     return out
 
@@ -91,14 +107,22 @@ def flat(fit: bi.Fit) -> dict[str, np.ndarray]:
 def torch_measure(responses: bi.Responses, truth: object, ours_cpu: float | None) -> dict[str, float | None]:
     """Ratio of CPU seconds to torch_measure's default maximum likelihood fit, and both errors of the means."""
     if not available() or ours_cpu is None:
-        print("torch_measure: skipped (install the [bench] extra, or name an interpreter that has it in BENCH_TORCH_PYTHON)")
+        print(
+            "torch_measure: skipped (install the [bench] extra, or name an interpreter that has it in BENCH_TORCH_PYTHON)"
+        )
         return {"cpu_seconds_ratio_vs_torch_measure_mle": None}
     theirs = fit_all(responses.dense()[0], [{"model": "BetaTwoPL"}])[0]
     their_mean = 1 / (1 + np.exp(-theirs["a"] * (theirs["theta"][:, None] - theirs["b"])))
     seconds = float(theirs["cpu_seconds"])
     fit = bi.fit(bi.ItemResponse("beta"), responses, method="laplace", seed=0)
     p = {k: v for k, v in flat(fit).items() if k in ("theta", "a", "b")}
-    mean = np.mean([1 / (1 + np.exp(-a * (t[:, None] - b))) for t, a, b in zip(p["theta"][:200], p["a"][:200], p["b"][:200], strict=True)], 0)
+    mean = np.mean(
+        [
+            1 / (1 + np.exp(-a * (t[:, None] - b)))
+            for t, a, b in zip(p["theta"][:200], p["a"][:200], p["b"][:200], strict=True)
+        ],
+        0,
+    )
     true = 1 / (1 + np.exp(-truth["a"].values * (truth["theta"].values[:, None] - truth["b"].values)))
     return {
         "cpu_seconds_ratio_vs_torch_measure_mle": ours_cpu / seconds,

@@ -77,10 +77,7 @@ def timings(logits: Callable[..., jax.Array], rounds: int, seed: int) -> dict[st
         "bernoulli": lambda y, eta, _: likelihoods.bernoulli(y, eta),
         "numpyro": numpyro_beta,
     }
-    calls = {
-        name: value_and_gradient(f, logits).lower(params, data[name]).compile()
-        for name, f in densities.items()
-    }
+    calls = {name: value_and_gradient(f, logits).lower(params, data[name]).compile() for name, f in densities.items()}
     repeats = {"beta": 10, "bernoulli": 20, "numpyro": 1}
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -108,9 +105,7 @@ def hard_cells(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     mean, phi = special.expit(eta.astype(np.float64)), np.exp(log_phi.astype(np.float64))
     own = rng.gamma(mean * phi), rng.gamma((1 - mean) * phi)
     y = np.where(np.sum(own, axis=0) > 0, own[0] / np.maximum(np.sum(own, axis=0), 1e-300), 0.5)
-    free = np.where(
-        rng.random(eta.shape) < 0.5, rng.random(eta.shape), special.expit(rng.uniform(-20, 20, eta.shape))
-    )
+    free = np.where(rng.random(eta.shape) < 0.5, rng.random(eta.shape), special.expit(rng.uniform(-20, 20, eta.shape)))
     y = np.where(rng.random(eta.shape) < 0.5, y, free).astype(np.float32)
     return np.where((y > 0) & (y < 1), y, np.float32(0.5)), eta, log_phi
 

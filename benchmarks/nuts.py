@@ -19,7 +19,17 @@ from numpyro.infer import MCMC, NUTS
 
 import bayes_irsl as bi
 
-WATCHED = ("theta", "intercept", "log_a", "mean_intercept", "sd_intercept", "sd_log_a", "mean_log_a", "sd_theta", "phi")
+WATCHED = (
+    "theta",
+    "intercept",
+    "log_a",
+    "mean_intercept",
+    "sd_intercept",
+    "sd_log_a",
+    "mean_log_a",
+    "sd_theta",
+    "phi",
+)
 
 
 def main() -> None:
@@ -86,13 +96,29 @@ def against_textbook(n: int, draws: int) -> dict[str, float]:
     our_ess, our_rhat = worst(ours(fit))
     y = jnp.asarray(responses.dense()[0])
     while True:
-        sampler = MCMC(NUTS(textbook), num_warmup=draws, num_samples=draws, num_chains=4, chain_method="vectorized", progress_bar=False)
+        sampler = MCMC(
+            NUTS(textbook),
+            num_warmup=draws,
+            num_samples=draws,
+            num_chains=4,
+            chain_method="vectorized",
+            progress_bar=False,
+        )
         with clock() as their_time:
             sampler.run(jax.random.key(0), y, n, n)
         samples = sampler.get_samples(group_by_chain=True)
-        kept = {"theta": samples["theta"], "log_a": np.log(samples["a"]), "b": samples["b"], "sd_b": samples["sd_b"], "sd_a": samples["sd_a"]}
+        kept = {
+            "theta": samples["theta"],
+            "log_a": np.log(samples["a"]),
+            "b": samples["b"],
+            "sd_b": samples["sd_b"],
+            "sd_a": samples["sd_a"],
+        }
         ess, rhat = worst({k: np.asarray(v) for k, v in kept.items()})
-        print(f"textbook, {draws} draws: smallest ESS {ess:.0f}, R-hat {rhat:.3f}, {their_time.cpu:.0f} CPU s", flush=True)
+        print(
+            f"textbook, {draws} draws: smallest ESS {ess:.0f}, R-hat {rhat:.3f}, {their_time.cpu:.0f} CPU s",
+            flush=True,
+        )
         if rhat < 1.01 or draws >= 8000:
             break
         draws *= 2

@@ -90,7 +90,9 @@ def log_discriminations(cells, priors):
 
 def answer_parameters(likelihood, precision, cells, priors):
     """Precision and edge parameters of the answers; with precision="item" every item its own log phi."""
-    parameters = {name: hyper(name, getattr(priors, PRIOR_OF.get(name, name))) for name in LIKELIHOODS[likelihood].parameters}
+    parameters = {
+        name: hyper(name, getattr(priors, PRIOR_OF.get(name, name))) for name in LIKELIHOODS[likelihood].parameters
+    }
     if precision == "item" and "log_phi" in parameters:
         sd = hyper("sd_log_phi", priors.sd_log_phi)
         with numpyro.plate("item", cells.dimension.size):

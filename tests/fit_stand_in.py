@@ -114,7 +114,11 @@ def fit_of(
 def ordinary_fit(n_subjects=60, n_items=40, *, seed=0, missing=0.0, likelihood="bernoulli", **options):
     """A fit that is right: the draws scatter around the parameters that made the answers."""
     rng = np.random.default_rng(seed)
-    theta, b, a = rng.normal(size=n_subjects), rng.normal(size=n_items), np.exp(0.3 * rng.normal(size=n_items))
+    theta, b, a = (
+        rng.normal(size=n_subjects),
+        rng.normal(size=n_items),
+        np.exp(0.3 * rng.normal(size=n_items)),
+    )
     trials = 12 if likelihood in ("binomial", "beta-binomial") else None
     phi = 20.0 if "beta" in likelihood else None
     table = simulate(theta, a, b, likelihood, trials=trials, rng=rng).astype(float)

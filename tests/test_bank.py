@@ -23,9 +23,7 @@ def fake_fit(spec=None, dimension=None, trials=None, **extra):
     rng = np.random.default_rng(0)
     table = np.array([[1, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [0, 0, 0, 1], [1, 0, np.nan, 1.0]])
     frame = pd.DataFrame({"benchmark": ["x", "x", "y", "y"], "category": ["p", "q", "p", "q"]}, index=LABELS)
-    responses = Responses.from_wide(
-        table, items=frame, subjects=["s1", "s2", "s3", "s4", "s5"], trials=trials
-    )
+    responses = Responses.from_wide(table, items=frame, subjects=["s1", "s2", "s3", "s4", "s5"], trials=trials)
     shape, item = (2, 30), ("chain", "draw", "item")
     theta_dims, theta_shape = ("chain", "draw", "subject"), (*shape, 5)
     if dimension is not None:

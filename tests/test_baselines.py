@@ -87,9 +87,7 @@ def test_information_is_the_variance_of_the_slope(kind):
         responses = Responses.from_wide((rng.random(n) < expit(eta)).astype(float)[None, :])
     else:
         responses = Responses.from_wide(p[None, :])
-    slope, information = base._slope_and_information(
-        responses, np.full(n, eta), None if kind == "binary" else log_phi
-    )
+    slope, information = base._slope_and_information(responses, np.full(n, eta), None if kind == "binary" else log_phi)
     assert np.var(slope) == pytest.approx(information[0], rel=0.1 if kind == "count" else 0.02)
 
 

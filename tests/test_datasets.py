@@ -116,9 +116,7 @@ def test_pythia_equals_its_source(shared):
         responses = load_dataset("pythia-arithmetic", shots=shots)
         rows = source[source["fewshot"] == shots]
         by_compute = rows.groupby("flops")["c"].agg(["sum", "count"])
-        ours = pd.Series(responses.answer).groupby(
-            responses.subjects["compute"].to_numpy()[responses.subject_index]
-        )
+        ours = pd.Series(responses.answer).groupby(responses.subjects["compute"].to_numpy()[responses.subject_index])
         np.testing.assert_array_equal(by_compute["sum"], ours.sum())
         np.testing.assert_array_equal(by_compute["count"], ours.count())
         kind = rows["kind"].astype(str).str.rsplit("_", n=1).str[1] + "/" + rows["k"].astype(str)

@@ -110,7 +110,9 @@ def one_cell(likelihood, theta, a, b, *, phi=None, edges=(), c=None, trials=None
     parameters = tuple(np.full((1, 1), v, np.float32) for v in [*parameters, *edges])
     logit_c = None if c is None else np.full((1, 1), np.log(c / (1 - c)), np.float32)
     value = np.ones((1, 1), np.float32)
-    draws = predict.Draws(likelihood, theta * value[:, :, None], a * value, b * value, logit_c, parameters, np.zeros(1, int))
+    draws = predict.Draws(
+        likelihood, theta * value[:, :, None], a * value, b * value, logit_c, parameters, np.zeros(1, int)
+    )
     table = np.array([[1.0 if trials is None else 1]])
     return draws, Responses.from_wide(table, trials=trials)
 
@@ -334,7 +336,9 @@ def test_a_broken_posterior_fails():
 
 def test_share_of_means_inside_by_hand():
     replicated = np.tile(np.linspace(0, 1, 101)[:, None], 4)
-    check = means_check("row means", "subjects", pd.Index(list("abcd")), np.array([0.5, 0.04, 0.96, np.nan]), replicated)
+    check = means_check(
+        "row means", "subjects", pd.Index(list("abcd")), np.array([0.5, 0.04, 0.96, np.nan]), replicated
+    )
     assert check.value == pytest.approx(1 / 3)
     assert list(check.table.index[:2]) == ["b", "c"]
     assert check.table.loc["a", "lower"] == pytest.approx(0.05)

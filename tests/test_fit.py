@@ -58,7 +58,10 @@ def test_all_methods_give_the_same_kind_of_tree(method, request):
     assert (p["a"] > 0).all()
     assert set(fit.tree["log_prior"].data_vars) == {"theta", "items", "hypers"}
     assert np.isfinite(fit.tree["log_prior"].to_dataset().to_array()).all()
-    assert "chain" in az.summary(fit.tree, var_names=["sd_log_a"]).columns or len(az.summary(fit.tree, var_names=["sd_log_a"])) == 1
+    assert (
+        "chain" in az.summary(fit.tree, var_names=["sd_log_a"]).columns
+        or len(az.summary(fit.tree, var_names=["sd_log_a"])) == 1
+    )
 
 
 def test_laplace_and_svi_agree_with_nuts(laplace, nuts, svi):
@@ -192,14 +195,20 @@ def test_spec_that_does_not_fit_the_answers(answers, change, message):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"likelihood": "normal"}, "expected one of"), ({"squeeze": 1}, "whole number"), ({"priors": 3}, "ItemPriors")],
+    [
+        ({"likelihood": "normal"}, "expected one of"),
+        ({"squeeze": 1}, "whole number"),
+        ({"priors": 3}, "ItemPriors"),
+    ],
 )
 def test_spec_refuses_nonsense(options, message):
     with pytest.raises(bi.InputError, match=message):
         bi.ItemResponse(**options)
 
 
-@pytest.mark.parametrize("options", [{"sd_theta": -1.0}, {"lkj": "x"}, {"sd_log_a": bi.Normal(0, 1)}, {"cut": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"sd_theta": -1.0}, {"lkj": "x"}, {"sd_log_a": bi.Normal(0, 1)}, {"cut": float("nan")}]
+)
 def test_priors_refuse_nonsense(options):
     with pytest.raises(bi.InputError):
         bi.ItemPriors(**options)

@@ -42,9 +42,7 @@ def two_banks(rng, n_common=20, n_own=10, n_subjects=150):
     theta = rng.normal(size=n_subjects)
     bank_a = calibrated(rng, (-np.exp(log_a) * b)[in_a], log_a[in_a], theta, labels[in_a], "a")
     log_a_b, b_b = log_a + np.log(A), (b - B) / A
-    bank_b = calibrated(
-        rng, (-np.exp(log_a_b) * b_b)[in_b], log_a_b[in_b], (theta - B) / A, labels[in_b], "b"
-    )
+    bank_b = calibrated(rng, (-np.exp(log_a_b) * b_b)[in_b], log_a_b[in_b], (theta - B) / A, labels[in_b], "b")
     return bank_a, bank_b
 
 
@@ -109,9 +107,7 @@ def test_more_answers_do_not_average_the_error_of_a_link_away():
     n = 3000
     a, b = np.exp(0.3 * rng.normal(size=n)), rng.normal(size=n)
     shift = 0.15 * rng.normal(size=400)
-    loose = Link(
-        np.exp(0.05 * rng.normal(size=400)), shift - shift.mean(), pd.DataFrame({"off": [0.0]}), "by hand"
-    )
+    loose = Link(np.exp(0.05 * rng.normal(size=400)), shift - shift.mean(), pd.DataFrame({"off": [0.0]}), "by hand")
     bank = ItemBank.from_parameters(a, b)
     moved = bank.rescale(loose)
     answer = (rng.random((1, n)) < expit(a * (0.8 - b))).astype(float)
@@ -223,9 +219,7 @@ def test_common_subjects_give_the_map_and_cover():
 
 def test_labelled_abilities_are_matched_by_label():
     theta = xr.DataArray([[0.0, 1.0, 3.0]], dims=("draw", "subject"), coords={"subject": ["p", "q", "r"]})
-    other = xr.DataArray(
-        [[5.0, 1.5, 0.0, 0.5]], dims=("draw", "subject"), coords={"subject": ["x", "r", "p", "q"]}
-    )
+    other = xr.DataArray([[5.0, 1.5, 0.0, 0.5]], dims=("draw", "subject"), coords={"subject": ["x", "r", "p", "q"]})
     found = link_subjects(theta, other)
     assert list(found.common.index) == ["p", "q", "r"]
     np.testing.assert_allclose([found.slope_mean, found.shift_mean], [2.0, 0.0], atol=1e-12)

@@ -32,7 +32,12 @@ SPECS = {
 def task_of(name, missing=0.0, seed=0):
     likelihood, spec = SPECS[name]
     responses, _ = bi.simulate_responses(
-        6, 9, likelihood=likelihood, n_benchmarks=3 if spec.abilities != "one" else 1, missing=missing, seed=seed
+        6,
+        9,
+        likelihood=likelihood,
+        n_benchmarks=3 if spec.abilities != "one" else 1,
+        missing=missing,
+        seed=seed,
     )
     return problem(spec, responses)
 
@@ -52,7 +57,8 @@ def raw_draw(task, seed=1, n=1):
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [*((name, 0.0) for name in SPECS), ("bernoulli-2pl", 0.3), ("ordered-beta", 0.3), ("by-benchmark", 0.3)]
+    ("name", "missing"),
+    [*((name, 0.0) for name in SPECS), ("bernoulli-2pl", 0.3), ("ordered-beta", 0.3), ("by-benchmark", 0.3)],
 )
 def test_likelihood_of_program_equals_sum_over_items(name, missing):
     task = task_of(name, missing)
@@ -136,5 +142,7 @@ def test_sparse_and_dense_layouts_hold_the_same_answers():
         assert (cells.subject is None) == (width == 6)
         places = jnp.broadcast_to(cells.take(theta), (task.n_items, width))
         item = Item.batch(cells, data)
-        totals.append(float(jax.vmap(lambda x, t, i: s.log_likelihood_item(x, t, jnp.zeros(0), i))(x, places, item).sum()))
+        totals.append(
+            float(jax.vmap(lambda x, t, i: s.log_likelihood_item(x, t, jnp.zeros(0), i))(x, places, item).sum())
+        )
     assert totals[0] == pytest.approx(totals[1], rel=1e-5)

@@ -96,7 +96,14 @@ def test_every_part_is_there(report):
         "How to do it again",
     ):
         assert part in text
-    for fact in ("bernoulli", "2pl", "Bernoulli(μ", "HalfNormal(2)", "sd_intercept of", report.fit.responses.data_hash):
+    for fact in (
+        "bernoulli",
+        "2pl",
+        "Bernoulli(μ",
+        "HalfNormal(2)",
+        "sd_intercept of",
+        report.fit.responses.data_hash,
+    ):
         assert fact in text
     assert text.count("90 % equal-tailed interval") >= 4
     assert report.verdict in text
@@ -157,7 +164,13 @@ def test_edges_are_reported_with_the_table_of_other_rules():
     assert "squeezed with n = 200" in plain
     assert "boundary_sensitivity(fit)" in plain
     other = pd.DataFrame(
-        {"edge_answers": 9, "phi": [5.0, 9.0], "phi_lower": [4.0, 8.0], "phi_upper": [6.0, 10.0], "largest_shift_sd": 0.1},
+        {
+            "edge_answers": 9,
+            "phi": [5.0, 9.0],
+            "phi_lower": [4.0, 8.0],
+            "phi_upper": [6.0, 10.0],
+            "largest_shift_sd": 0.1,
+        },
         index=pd.Index(["squeeze, n = 200", "ordered-beta"], name="rule"),
     )
     text = Outline(Report(fit, boundary=other).html).text

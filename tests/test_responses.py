@@ -18,9 +18,7 @@ NAN = np.nan
 
 
 def long_frame(**columns):
-    return pd.DataFrame(
-        {"subject": ["m1", "m1", "m2"], "item": ["q1", "q2", "q1"], "answer": [1, 0, 1], **columns}
-    )
+    return pd.DataFrame({"subject": ["m1", "m1", "m2"], "item": ["q1", "q2", "q1"], "answer": [1, 0, 1], **columns})
 
 
 def assert_same(left: Responses, right: Responses) -> None:
@@ -93,9 +91,7 @@ def test_trials_by_item_label_are_matched_by_label():
     wide = pd.DataFrame([[4, 0], [1, 2]], columns=["q1", "q2"])
     by_item = Responses.from_wide(wide, trials=pd.Series({"q2": 2, "q1": 5}))
     np.testing.assert_array_equal(by_item.trials, [5, 2, 5, 2])
-    table = Responses.from_wide(
-        wide, trials=pd.DataFrame([[6, 2], [6, 3]], index=[1, 0], columns=["q1", "q2"])
-    )
+    table = Responses.from_wide(wide, trials=pd.DataFrame([[6, 2], [6, 3]], index=[1, 0], columns=["q1", "q2"]))
     np.testing.assert_array_equal(table.trials, [6, 3, 6, 2])
     with pytest.raises(InputError, match="trials= has no item 'q2'"):
         Responses.from_wide(wide, trials=pd.Series({"q1": 5}))
@@ -142,9 +138,7 @@ def test_data_06_rows_and_columns_without_data_stay_in_place():
     np.testing.assert_array_equal(np.diff(responses.by_subject()[1]), [4, 4, 0, 4, 4])
     np.testing.assert_array_equal(np.diff(responses.by_item()[1]), [4, 0, 4, 4, 4])
     np.testing.assert_array_equal(responses.dense()[0], table.astype(np.float32))
-    long = Responses.from_long(
-        long_frame(answer=[1, NAN, NAN]), subjects=["m0", "m1", "m2"], items=["q1", "q2", "q3"]
-    )
+    long = Responses.from_long(long_frame(answer=[1, NAN, NAN]), subjects=["m0", "m1", "m2"], items=["q1", "q2", "q3"])
     assert list(long.subjects.index) == ["m0", "m1", "m2"]
     assert list(long.items.index) == ["q1", "q2", "q3"]
 
@@ -208,9 +202,7 @@ def test_repeats_of_counts_and_of_probabilities():
     with pytest.raises(InputError, match="counts add up"):
         Responses.from_long(frame, successes="c", trials="n", duplicates="mean")
     frame["p"] = [0.25, 0.5, 0.31]
-    np.testing.assert_allclose(
-        Responses.from_long(frame, answer="p", duplicates="mean").answer, [0.375, 0.31]
-    )
+    np.testing.assert_allclose(Responses.from_long(frame, answer="p", duplicates="mean").answer, [0.375, 0.31])
     with pytest.raises(InputError, match="for probabilities say duplicates='mean'"):
         Responses.from_long(frame, answer="p", duplicates="sum")
     with pytest.raises(InputError, match="duplicates is one of"):
@@ -353,9 +345,7 @@ def test_orders_dense_and_selection_agree(n_subjects, n_items, missing, seed):
     ):
         assert sorted(order) == list(range(responses.n_obs))
         for k, row in enumerate(columns):
-            np.testing.assert_array_equal(
-                responses.answer[order[starts[k] : starts[k + 1]]], row[~np.isnan(row)]
-            )
+            np.testing.assert_array_equal(responses.answer[order[starts[k] : starts[k + 1]]], row[~np.isnan(row)])
     rows = rng.permutation(n_subjects)[: rng.integers(1, n_subjects + 1)]
     mask = rng.random(n_items) < 0.5
     chosen = responses.select(subjects=[str(r) for r in rows], items=mask)

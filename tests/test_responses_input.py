@@ -14,9 +14,7 @@ NAN = np.nan
 
 
 def long_frame(**columns):
-    return pd.DataFrame(
-        {"subject": ["m1", "m1", "m2"], "item": ["q1", "q2", "q1"], "answer": [1, 0, 1], **columns}
-    )
+    return pd.DataFrame({"subject": ["m1", "m1", "m2"], "item": ["q1", "q2", "q1"], "answer": [1, 0, 1], **columns})
 
 
 @pytest.mark.parametrize(
@@ -187,9 +185,7 @@ _cell = st.one_of(
 )
 _label = st.one_of(st.sampled_from(["a", "b", 1, 1.0]), _cell)
 _answer = st.one_of(st.sampled_from([0, 1, 1, 0.5]), _cell)
-_extra = st.sampled_from(
-    ["compute", "date", "benchmark", "trials", "chance", "n_options", "family", "x", 3, None]
-)
+_extra = st.sampled_from(["compute", "date", "benchmark", "trials", "chance", "n_options", "family", "x", 3, None])
 
 
 @st.composite

@@ -174,9 +174,7 @@ def test_twelve_thousand_answers_keep_their_digits():
     answer = (rng.random(12_000) < expit(a * (1.7 - b))).astype(float)
     out = score(ItemBank.from_parameters(a, b), Responses.from_wide(answer[None]), benchmarks=False)
     theta = np.linspace(1.55, 1.85, 801)
-    log_posterior = np.array(
-        [-np.logaddexp(0, (1 - 2 * answer) * a * (t - b)).sum() - t**2 / 2 for t in theta]
-    )
+    log_posterior = np.array([-np.logaddexp(0, (1 - 2 * answer) * a * (t - b)).sum() - t**2 / 2 for t in theta])
     weight = np.exp(log_posterior - log_posterior.max())
     weight /= weight.sum()
     mean = weight @ theta
@@ -227,9 +225,7 @@ def test_cat_11_item_uncertainty_widens_the_posterior():
 
 def test_subjects_do_not_depend_on_their_company_and_seeds_repeat():
     rng = np.random.default_rng(6)
-    bank = loose_bank(
-        rng, 60, items=pd.DataFrame({"benchmark": ["x"] * 20 + ["y"] * 40}, index=map(str, range(60)))
-    )
+    bank = loose_bank(rng, 60, items=pd.DataFrame({"benchmark": ["x"] * 20 + ["y"] * 40}, index=map(str, range(60))))
     table = (rng.random((30, 60)) < 0.5).astype(float)
     table[rng.random((30, 60)) < 0.6] = np.nan
     responses = Responses.from_wide(table, kind="binary")
@@ -261,9 +257,7 @@ def test_answered_items_count_as_observed():
 def test_predicted_scores_agree_with_simulated_answers(name, trials):
     rng = np.random.default_rng(8)
     options = {} if name == "bernoulli" else {"phi": 5.0}
-    frame = pd.DataFrame(
-        {"benchmark": ["x"] * 15 + ["y"] * 5, "trials": trials or 1}, index=map(str, range(20))
-    )
+    frame = pd.DataFrame({"benchmark": ["x"] * 15 + ["y"] * 5, "trials": trials or 1}, index=map(str, range(20)))
     bank = loose_bank(rng, 20, items=frame, likelihood=name, **options)
     out = score(bank, unanswered(20, trials), draws=4000)
     n = 40_000
@@ -355,9 +349,7 @@ def calibrated(rng, n_items, theta, n_draws=40):
     )
     draws = mean[..., 0] + np.einsum("jkl,djl->djk", tril, rng.normal(size=(n_draws, n_items, 2)))
     a = np.exp(draws[..., 1])
-    bank = ItemBank.from_parameters(
-        a, -draws[..., 0] / a, theta_range={"ability": (theta.min(), theta.max())}
-    )
+    bank = ItemBank.from_parameters(a, -draws[..., 0] / a, theta_range={"ability": (theta.min(), theta.max())})
     return truth, bank
 
 
@@ -366,9 +358,7 @@ def test_scale_08_beyond_calibration_is_flagged_and_covered():
     n_items, n_subjects = 400, 120
     truth, bank = calibrated(rng, n_items, np.linspace(-2, 1, 40))
     theta = np.repeat([2.0, 0.0], n_subjects)[:, None]
-    full = (rng.random((2 * n_subjects, n_items)) < expit(truth[:, 0] + np.exp(truth[:, 1]) * theta)).astype(
-        float
-    )
+    full = (rng.random((2 * n_subjects, n_items)) < expit(truth[:, 0] + np.exp(truth[:, 1]) * theta)).astype(float)
     asked = np.argsort(rng.random(full.shape), axis=1)[:, :50]
     table = np.full_like(full, np.nan)
     np.put_along_axis(table, asked, np.take_along_axis(full, asked, 1), 1)

@@ -161,9 +161,7 @@ def test_calibration_scale(seed):
     some = to_calibration_scale(truth, subjects=["subject-3", "subject-7", "subject-9"])
     assert some["theta"].to_numpy()[[3, 7, 9]].std() == pytest.approx(1)
     mask = np.arange(25) % 2 == 0
-    assert to_calibration_scale(truth, subjects=mask)["theta"].to_numpy()[mask].mean() == pytest.approx(
-        0, abs=1e-12
-    )
+    assert to_calibration_scale(truth, subjects=mask)["theta"].to_numpy()[mask].mean() == pytest.approx(0, abs=1e-12)
 
 
 def test_calibration_scale_leaves_out_subjects_without_answers_and_carries_hyperparameters():
@@ -245,9 +243,7 @@ def test_unknown_stand_in():
 def test_stand_in_resembles_the_real_set(shared):
     """Mean and spreads of the logits of p(correct), real and simulated."""
     rows = pd.read_parquet(shared / "data" / "lm_task_demands" / "digit_mat.parquet")
-    real = logit(
-        rows.pivot(index="model", columns="problem_id", values="p_correct").clip(1e-6, 1 - 1e-6).to_numpy()
-    )
+    real = logit(rows.pivot(index="model", columns="problem_id", values="p_correct").clip(1e-6, 1 - 1e-6).to_numpy())
     like = logit(simulate_like("lm-task-demands-like")[0].dense()[0].astype(float).clip(1e-6, 1 - 1e-6))
     assert like.mean() == pytest.approx(real.mean(), abs=0.7)
     assert like.mean(axis=0).std() == pytest.approx(real.mean(axis=0).std(), rel=0.25)

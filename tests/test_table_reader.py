@@ -72,9 +72,7 @@ def test_labels_in_text_files_stay_text(tmp_path):
 def test_codes_in_text_files(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("subject,item,answer\nm,q1,1\nm,q2,timeout\nm,q3,-1\n")
-    with pytest.raises(
-        InputError, match=r"row 1, column 'answer' \(subject 'm', item 'q2'\): 'timeout' is text"
-    ):
+    with pytest.raises(InputError, match=r"row 1, column 'answer' \(subject 'm', item 'q2'\): 'timeout' is text"):
         read_table(path)
     assert read_table(path, missing_codes=("timeout", -1)).n_obs == 1
     assert read_table(path, missing_codes=("timeout", -1), missing_as="wrong").answer.tolist() == [1, 0, 0]

@@ -55,9 +55,7 @@ class LogitTable:
         if responses.kind == "binary":
             return self
         eta = self.logit(responses)
-        best = minimize_scalar(
-            lambda v: -log_score(responses, eta, v).mean(), bounds=LOG_PHI_RANGE, method="bounded"
-        )
+        best = minimize_scalar(lambda v: -log_score(responses, eta, v).mean(), bounds=LOG_PHI_RANGE, method="bounded")
         return replace(self, log_phi=float(best.x))
 
 
@@ -136,9 +134,7 @@ def additive_logit(responses: Responses, ridge: float = 1e-3) -> LogitTable:
     """
     y = responses.answer
     if responses.kind == "probability" and np.any((y == 0) | (y == 1)):
-        raise InputError(
-            "answers of exactly 0 or 1 have no Beta density; move them inside (0, 1) or give counts"
-        )
+        raise InputError("answers of exactly 0 or 1 have no Beta density; move them inside (0, 1) or give counts")
     table = LogitTable(np.zeros(responses.n_subjects), np.zeros(responses.n_items))
     if responses.kind == "binary":
         return _fit_logits(responses, table, ridge)

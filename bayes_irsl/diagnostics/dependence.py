@@ -32,11 +32,7 @@ def dependence_check(fit: Any, seed: int = 0) -> tuple[list[Check], dict[str, st
     flagged = table[table["flagged"]]
     share, line = len(flagged) / max(1, len(table)), max(limit, NOTABLE)
     pairs = some([f"{r.item} with {r.other} ({r.q3:.2f})" for r in flagged.head(5).itertuples()])
-    among = (
-        ""
-        if len(items) == fit.responses.n_items
-        else f" among {len(items):,} of {fit.responses.n_items:,} items"
-    )
+    among = "" if len(items) == fit.responses.n_items else f" among {len(items):,} of {fit.responses.n_items:,} items"
     return [
         Check(
             "local dependence",
@@ -73,9 +69,7 @@ def _chosen(fit: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return items, subjects
 
 
-def residual_correlations(
-    fit: Any, subjects: np.ndarray, items: np.ndarray, seed: int
-) -> tuple[np.ndarray, float]:
+def residual_correlations(fit: Any, subjects: np.ndarray, items: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
     """Adjusted Q3 of pairs (items, items), averaged over draws, and the 95 % point of the largest replicated one."""
     responses, rng, share = fit.responses, np.random.default_rng(seed), shares(fit)
     draws = take_draws(fit, DRAWS)

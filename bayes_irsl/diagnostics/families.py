@@ -127,9 +127,7 @@ def _shift(
     return shift, np.sqrt(variance), third / variance**1.5
 
 
-def _common(
-    side: Side, a: np.ndarray, dimension: np.ndarray, kept: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _common(side: Side, a: np.ndarray, dimension: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shift of ability that is common to the kept items of a dimension, and each item's share in its information."""
     score, information = np.where(kept, a * side.score, 0.0), np.where(kept, a**2 * side.information, 0.0)
     total = np.maximum(np.bincount(dimension, information), 1e-12)

@@ -202,9 +202,7 @@ def prior_led_check(items: pd.DataFrame) -> Check:
     """Items for which the posterior sd of the difficulty is more than 0.8 of its prior sd."""
     if "prior_led" not in items:
         items = items.assign(prior_led=False, sd_ratio=np.nan)
-    table = items[["benchmark", "n_answers", "sd_ratio", "prior_led"]].sort_values(
-        "sd_ratio", ascending=False
-    )
+    table = items[["benchmark", "n_answers", "sd_ratio", "prior_led"]].sort_values("sd_ratio", ascending=False)
     labels = [str(label) for label in table.index[table["prior_led"]]]
     return Check(
         "prior-led items",

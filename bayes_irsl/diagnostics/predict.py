@@ -129,9 +129,7 @@ def _padded(cells: np.ndarray, length: int) -> tuple[np.ndarray, int]:
 def cell_logits(draws: Draws, responses: Responses, cells: np.ndarray) -> tuple[Any, ...]:
     """(theta, a, b, logit_c, trials, parameters) of cells, ready for the compiled functions below."""
     subject, item = responses.subject_index[cells], responses.item_index[cells]
-    trials = (
-        np.ones(1, np.float32) if responses.trials is None else responses.trials[cells].astype(np.float32)
-    )
+    trials = np.ones(1, np.float32) if responses.trials is None else responses.trials[cells].astype(np.float32)
     logit_c = None if draws.logit_c is None else draws.logit_c[:, item]
     parameters = tuple(p if p.shape[1] == 1 else p[:, item] for p in draws.parameters)
     return draws.ability(subject, item), draws.a[:, item], draws.b[:, item], logit_c, trials, parameters
@@ -158,9 +156,7 @@ def _final_logit(eta: Any, logit_c: Any) -> Any:
 
 
 @partial(jax.jit, static_argnames="likelihood")
-def _moments(
-    likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, trials: Any, parameters: Any
-) -> Moments:
+def _moments(likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, trials: Any, parameters: Any) -> Moments:
     kind = LIKELIHOODS[likelihood]
 
     def mean(eta: Any) -> Any:

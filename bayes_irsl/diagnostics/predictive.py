@@ -116,9 +116,7 @@ def predictive_checks(fit: Any, predictive: Predictive) -> list[Check]:
     )
     return [
         means_check("row means", "subjects", subjects, predictive.row_seen, predictive.row_replicate, part),
-        means_check(
-            "column means", "items", items, predictive.column_seen, predictive.column_replicate, part
-        ),
+        means_check("column means", "items", items, predictive.column_seen, predictive.column_replicate, part),
         distribution_check(predictive, part),
         person_check(subjects, predictive, part),
     ]
@@ -140,9 +138,7 @@ def means_check(
     # too few inside for chance, and by enough to matter
     surprising = stats.binom.cdf(k, n, 0.9) < 0.01
     verdict = "FAIL" if surprising and share < 0.7 else "REVIEW" if surprising else "PASS"
-    table = pd.DataFrame(
-        {"seen": seen[has], "predicted": replicated[:, has].mean(0), "lower": low, "upper": high}
-    )
+    table = pd.DataFrame({"seen": seen[has], "predicted": replicated[:, has].mean(0), "lower": low, "upper": high})
     table.index = labels[has]
     distance = np.maximum(low - seen[has], seen[has] - high)
     table = table.iloc[np.argsort(-distance, kind="stable")]
@@ -162,9 +158,7 @@ def distribution_check(predictive: Predictive, part: str = "") -> Check:
     total = max(1.0, seen.sum())
     expected = replicated.mean(0)
     scale = np.maximum(expected, 0.5)
-    p = float(
-        np.mean(((replicated - expected) ** 2 / scale).sum(1) >= ((seen - expected) ** 2 / scale).sum())
-    )
+    p = float(np.mean(((replicated - expected) ** 2 / scale).sum(1) >= ((seen - expected) ** 2 / scale).sum()))
     moved = float(np.abs(seen - expected).sum() / 2 / total)
     verdict = "PASS" if p >= 0.05 or moved < 0.01 else worst(moved, 0.01, 0.1)
     low, high = np.quantile(replicated, [0.05, 0.95], axis=0) / total

@@ -98,9 +98,7 @@ def constants_check(fit: Any, draws: np.ndarray, labels: np.ndarray) -> Check:
     broken = ~np.isfinite(draws).all((0, 1))
     stuck = (np.ptp(draws, axis=1) == 0).any(0) & ~broken
     if not broken.any() and not stuck.any():
-        return Check(
-            "moving parameters", "PASS", 0, f"All {len(labels):,} free parameters move and are finite.{named}"
-        )
+        return Check("moving parameters", "PASS", 0, f"All {len(labels):,} free parameters move and are finite.{named}")
     if broken.any():
         text = f"{broken.sum():,} parameters hold values that are not finite: {some(list(labels[broken]))}."
     else:
@@ -228,9 +226,7 @@ def approximation_checks(fit: Any) -> list[Check]:
         done = bool(notes["converged"])
         steps = f" after {int(notes['n_iterations']):,} iterations" if "n_iterations" in notes else ""
         left = notes.get("newton_decrement")
-        decrement = (
-            "" if left is None else f"; the last Newton step would have gained {left:.1e} in log density"
-        )
+        decrement = "" if left is None else f"; the last Newton step would have gained {left:.1e} in log density"
         checks.append(
             Check(
                 "optimiser",

@@ -60,7 +60,11 @@ def item_table(fit: Any, mass: float = 0.9) -> pd.DataFrame:
     for name in ("b", "a", "c"):
         if name in posterior:
             values = summarise(posterior[name], mass)
-            out[name], out[f"{name}_lower"], out[f"{name}_upper"] = values["mean"], values["lower"], values["upper"]
+            out[name], out[f"{name}_lower"], out[f"{name}_upper"] = (
+                values["mean"],
+                values["lower"],
+                values["upper"],
+            )
     out["no_variation"] = known["no_variation"]
     out["prior_led"] = known["prior_led"] if "prior_led" in known else False
     out.attrs["interval"] = interval_name(mass)

@@ -34,9 +34,7 @@ def two_sided(z: ArrayLike, skewness: ArrayLike) -> np.ndarray:
 def normal_score(z: ArrayLike, skewness: ArrayLike) -> np.ndarray:
     """The standard normal quantile with the same tail probability as a skewed, standardised sum."""
     lower, upper = sum_tails(z, skewness)
-    return np.where(
-        lower < upper, special.ndtri(np.maximum(lower, 1e-300)), -special.ndtri(np.maximum(upper, 1e-300))
-    )
+    return np.where(lower < upper, special.ndtri(np.maximum(lower, 1e-300)), -special.ndtri(np.maximum(upper, 1e-300)))
 
 
 def chi_square_p(statistic: ArrayLike, freedom: ArrayLike) -> np.ndarray:

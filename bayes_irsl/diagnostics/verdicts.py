@@ -75,9 +75,7 @@ class Diagnostics:
     def to_frame(self) -> pd.DataFrame:
         """One row a check: verdict, value, detail, remedy."""
         rows = [(c.name, c.verdict, format_value(c.value), c.detail, c.remedy) for c in self.checks]
-        return pd.DataFrame(rows, columns=["check", "verdict", "value", "detail", "remedy"]).set_index(
-            "check"
-        )
+        return pd.DataFrame(rows, columns=["check", "verdict", "value", "detail", "remedy"]).set_index("check")
 
     def __repr__(self) -> str:
         lines = [f"Diagnostics: {self.verdict}"]
@@ -98,9 +96,7 @@ class Diagnostics:
             + "</tr>"
             for c in self.checks
         )
-        head = "".join(
-            f"<th>{title}</th>" for title in ("verdict", "check", "value", "what was seen", "what to do")
-        )
+        head = "".join(f"<th>{title}</th>" for title in ("verdict", "check", "value", "what was seen", "what to do"))
         skipped = "".join(f"<li>{html.escape(f'{name}: {why}')}</li>" for name, why in self.skipped.items())
         foot = f"<p>Not made:</p><ul>{skipped}</ul>" if skipped else ""
         return f"<p><b>{self.verdict}</b></p><table><tr>{head}</tr>{rows}</table>{foot}"

@@ -120,7 +120,15 @@ def item_modes(s: Structure, x: Array, theta: Abilities, h: Array, cells: Cells,
 
 @partial(jax.jit, static_argnames=("s", "all_nodes"))
 def integrate(
-    s: Structure, x: Array, theta: Abilities, h: Array, cells: Cells, item: Item, weight: Array, rule: Rule, all_nodes: bool
+    s: Structure,
+    x: Array,
+    theta: Abilities,
+    h: Array,
+    cells: Cells,
+    item: Item,
+    weight: Array,
+    rule: Rule,
+    all_nodes: bool,
 ) -> tuple[Totals, ItemPosterior, Array]:
     """Totals over a block of items at their modes x, the items' posteriors, and their score factors (J, d, n_u).
 
@@ -182,7 +190,9 @@ def _integrate_one(s: Structure, h: Array, answer_h: Array, rule: Rule, x: Array
         def along(direction):
             return jax.jvp(lambda w: gradient(x, theta, w), (answer_h,), (direction,))[1]
 
-        h_tw, h_ww = jax.vmap(along)(jnp.eye(s.n_answer)) if s.n_answer else (jnp.zeros((0, theta.size)), jnp.zeros((0, 0)))
+        h_tw, h_ww = (
+            jax.vmap(along)(jnp.eye(s.n_answer)) if s.n_answer else (jnp.zeros((0, theta.size)), jnp.zeros((0, 0)))
+        )
         prior, g_h = jax.value_and_grad(s.log_prior_item, 1)(x, h, item.benchmark)
         h_h = jax.hessian(s.log_prior_item, 1)(x, h, item.benchmark)
         g_h = g_h.at[n_prior:].add(g_w)

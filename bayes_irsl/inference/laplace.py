@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
 
 from bayes_irsl.cells import Problem
 from bayes_irsl.errors import InputError
@@ -82,7 +82,7 @@ class LaplaceFit:
     all_nodes: bool
     blocks: list[Block]
     precision_cholesky: np.ndarray
-    posteriors: ItemPosterior
+    posteriors: ItemPosterior | None
     log_evidence: float
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
@@ -95,14 +95,16 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     state = start(problem, s)
     n_u = state.theta.size + s.n_hyper
     free = ZeroSum(s.n_dimensions, problem.n_subjects)
-    best, steps, step_scale, direction = None, 12, 1.0, np.zeros(n_u)
+    best: Point | None = None
+    best_state, best_posteriors = state, None
+    steps, step_scale, direction = 12, 1.0, np.zeros(n_u)
     decrement, converged, iteration, current = np.inf, False, 0, state
     for iteration in range(1, MAX_ITERATIONS + 1):
         totals, current, posteriors = sweep(problem, s, blocks, rule, all_nodes, current, steps)
         point = evaluate(problem, s, free, current, totals)
         steps = 3
         worse = best is not None and not point.objective > best.objective - 0.5 - 1e-6 * abs(best.objective)
-        if worse and step_scale > 1e-3:
+        if best is not None and worse and step_scale > 1e-3:
             step_scale *= 0.3
             current = _moved(best_state, best.sd, direction * step_scale)
             continue
@@ -212,8 +214,11 @@ def sweep(problem, s, blocks, rule, all_nodes, state, steps) -> tuple[Totals, La
         x[block.items] = modes
         for full, part in zip(posteriors, posterior, strict=True):
             full[block.items] = part
-        parts = [np.asarray(t, np.float64).sum(0) if k == 0 else np.asarray(t, np.float64) for k, t in enumerate(totals)]
+        parts = [
+            np.asarray(t, np.float64).sum(0) if k == 0 else np.asarray(t, np.float64) for k, t in enumerate(totals)
+        ]
         sums = parts if sums is None else [a + b for a, b in zip(sums, parts, strict=True)]
+    assert sums is not None
     return Totals(*sums), LaplaceState(state.theta, state.sd, state.h, x), posteriors
 
 
@@ -305,7 +310,9 @@ def evaluate(problem: Problem, s: Structure, free: ZeroSum, state: LaplaceState,
         if cholesky is not None:
             break
     if cholesky is None:
-        cholesky = _cholesky(np.block([[h_tt, 0 * cross], [0 * cross.T, np.diag(np.abs(np.diag(h_hh)) + 1.0)]]))
+        cholesky = np.linalg.cholesky(
+            np.block([[h_tt, 0 * cross], [0 * cross.T, np.diag(np.abs(np.diag(h_hh)) + 1.0)]])
+        )
     bound = s.log_prior_hyper(h) + s.log_prior_theta(h, jnp.asarray(state.moment, jnp.float32), n_free)
     objective = float(totals.log_integral) + float(bound) + np.log(state.sd).sum()
     return Point(objective, np.concatenate([free.restrict(gradient_theta), gradient_h]), cholesky, free, m, sd)
@@ -319,8 +326,7 @@ def _conditional_precision(curvature: np.ndarray, inverse: np.ndarray) -> np.nda
 
 def _hyper_terms(s: Structure, h: Any, moment: np.ndarray, theta: np.ndarray, n: float) -> tuple[Any, ...]:
     """Gradient and Hessian in h of log p(h) + E log p(theta | h), and the latter's cross derivative."""
-    moment, theta = jnp.asarray(moment, jnp.float32), jnp.asarray(theta, jnp.float32)
-    return _hyper_terms_jit(s, h, moment, theta, jnp.float32(n))
+    return _hyper_terms_jit(s, h, jnp.asarray(moment, jnp.float32), jnp.asarray(theta, jnp.float32), jnp.float32(n))
 
 
 def _expected_prior(s: Structure, h: Any, moment: Any, n: Any) -> Any:

@@ -93,8 +93,14 @@ def _resample(s, key, bad, posterior, linear, delta, theta, h, problem: Problem,
         cells, data = problem.cells(block.items[part], block.width)
         local = jax.tree.map(lambda a, part=part: a[part], (posterior, linear))
         drawn = _resample_chunk(
-            s, jax.random.fold_in(key, at + 1), *local, jnp.asarray(delta, jnp.float32), theta, jnp.asarray(h, jnp.float32),
-            cells, Item.batch(cells, data),
+            s,
+            jax.random.fold_in(key, at + 1),
+            *local,
+            jnp.asarray(delta, jnp.float32),
+            theta,
+            jnp.asarray(h, jnp.float32),
+            cells,
+            Item.batch(cells, data),
         )
         real = min(chunk, len(bad) - at)
         out[:, at : at + real] = np.asarray(drawn)[:, :real]
@@ -103,7 +109,15 @@ def _resample(s, key, bad, posterior, linear, delta, theta, h, problem: Problem,
 
 @partial(jax.jit, static_argnames=("s",))
 def _resample_chunk(
-    s: Structure, key: Array, posterior: ItemPosterior, linear: Array, delta: Array, theta: Array, h: Array, cells: Cells, item: Item
+    s: Structure,
+    key: Array,
+    posterior: ItemPosterior,
+    linear: Array,
+    delta: Array,
+    theta: Array,
+    h: Array,
+    cells: Cells,
+    item: Item,
 ) -> Array:
     d = s.n_item
     lower = jnp.linalg.cholesky(posterior.spread)
@@ -120,7 +134,9 @@ def _resample_chunk(
             noise = WIDER * jax.random.normal(first, (CANDIDATES, d))
             x = posterior.mode + (centre + noise @ lower.T) @ posterior.scale.T
             log_q = -0.5 * jnp.sum(noise**2, -1) / WIDER**2
-            log_p = jax.vmap(lambda x: s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item.benchmark))(x)
+            log_p = jax.vmap(
+                lambda x: s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item.benchmark)
+            )(x)
             return x[jax.random.categorical(second, log_p - log_q)]
 
         keys = jax.random.split(key, lower.shape[0])

@@ -133,7 +133,8 @@ def from_sites(problem: Problem, s: Structure, samples: dict[str, Array]) -> Raw
     """Values of the model's sites as raw draws: inverse of :func:`to_sites`."""
     v = {name: np.asarray(value) for name, value in samples.items()}
     theta = v["theta"][:, None] if s.n_dimensions == 1 else v["theta"].swapaxes(1, 2)
-    items = {name: v[name] for name in ("intercept", "guessing_deviation") if name in s.item_names}
+    items: dict[str, np.ndarray] = {}
+    items |= {name: v[name] for name in ("intercept", "guessing_deviation") if name in s.item_names}
     n = len(theta)
     hypers = {}
     if "log_a" in s.item_names:

@@ -48,7 +48,11 @@ class RawDraws:
         def items(x, h):
             return jax.vmap(lambda x, b: s.log_prior_item(x, h, b))(x, benchmark).sum()
 
-        parts = {"theta": theta, "items": jax.lax.map(lambda a: items(*a), (x, h)), "hypers": jax.vmap(s.log_prior_hyper)(h)}
+        parts = {
+            "theta": theta,
+            "items": jax.lax.map(lambda a: items(*a), (x, h)),
+            "hypers": jax.vmap(s.log_prior_hyper)(h),
+        }
         return {name: np.asarray(part) for name, part in parts.items()}
 
     def _free(self, s: Structure) -> Floats:
@@ -56,7 +60,9 @@ class RawDraws:
         return np.concatenate([p.reshape(len(self.theta), -1) for p in parts] or [np.zeros((len(self.theta), 0))], 1)
 
 
-def to_bank_scale(problem: Problem, s: Structure, raw: RawDraws, seed: int) -> dict[str, tuple[tuple[str, ...], Floats]]:
+def to_bank_scale(
+    problem: Problem, s: Structure, raw: RawDraws, seed: int
+) -> dict[str, tuple[tuple[str, ...], Floats]]:
     """Named posterior variables (dims after "sample", values); subjects and items without answers get their priors."""
     rng = np.random.default_rng([seed, 1])
     r = problem.responses
@@ -113,7 +119,9 @@ def _correlation(s: Structure, raw: RawDraws) -> Floats | None:
     return tril @ tril.swapaxes(1, 2)
 
 
-def _all_items(problem: Problem, s: Structure, raw: RawDraws, rng: np.random.Generator) -> tuple[dict[str, Floats], npt.NDArray[np.intp]]:
+def _all_items(
+    problem: Problem, s: Structure, raw: RawDraws, rng: np.random.Generator
+) -> tuple[dict[str, Floats], npt.NDArray[np.intp]]:
     """Item draws for every item of the responses; those without answers from the prior given the hyperparameters."""
     r, n = problem.responses, len(raw.theta)
     dimension = np.zeros(r.n_items, np.intp)
@@ -130,9 +138,13 @@ def _all_items(problem: Problem, s: Structure, raw: RawDraws, rng: np.random.Gen
     hypers = {k: v for k, v in raw.hypers.items()}
     shape = (n, len(empty))
     prior = {
-        "log_a": lambda: _pick(hypers, "mean_log_a", benchmark[empty], n) + hypers["sd_log_a"] * rng.standard_normal(shape),
-        "intercept": lambda: hypers["mean_intercept"][:, benchmark[empty]]
-        + hypers["sd_intercept"][:, benchmark[empty]] * rng.standard_normal(shape),
+        "log_a": lambda: (
+            _pick(hypers, "mean_log_a", benchmark[empty], n) + hypers["sd_log_a"] * rng.standard_normal(shape)
+        ),
+        "intercept": lambda: (
+            hypers["mean_intercept"][:, benchmark[empty]]
+            + hypers["sd_intercept"][:, benchmark[empty]] * rng.standard_normal(shape)
+        ),
         "guessing_deviation": lambda: rng.standard_normal(shape),
         "log_phi": lambda: hypers["log_phi"] + hypers["sd_log_phi"] * rng.standard_normal(shape),
     }

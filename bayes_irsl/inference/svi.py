@@ -47,7 +47,11 @@ class Whitening(NamedTuple):
         p = self.posterior
         z = p.shift + self.linear @ delta + jnp.einsum("jde,je->jd", jnp.linalg.cholesky(p.spread), noise)
         u = self.centre_u + delta
-        return u[:n_theta].reshape(s.n_dimensions, -1), u[n_theta:], p.mode + jnp.einsum("jde,je->jd", p.scale, z)
+        return (
+            u[:n_theta].reshape(s.n_dimensions, -1),
+            u[n_theta:],
+            p.mode + jnp.einsum("jde,je->jd", p.scale, z),
+        )
 
 
 def svi(
@@ -66,7 +70,9 @@ def svi(
         numpyro.factor("joint", log_joint(s, theta, h, x, cells, item, problem.n_subjects))
 
     guide = AutoNormal(model, init_loc_fn=numpyro.infer.init_to_value(values={"w": jnp.zeros(n)}), init_scale=1.0)
-    losses, params, reason = _train(SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4)), (whitening, cells, item), seed, progress)
+    losses, params, reason = _train(
+        SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4)), (whitening, cells, item), seed, progress
+    )
     w = guide.sample_posterior(jax.random.key(seed + 1), params, sample_shape=(draws,))["w"]
     theta, h, x = jax.lax.map(lambda w: whitening(w, s, n_theta), w)
     location, scale = np.asarray(params["w_auto_loc"]), np.asarray(params["w_auto_scale"])
@@ -83,7 +89,9 @@ def svi(
     return raw, {"log_approximation": log_density.reshape(chains, -1)}, diagnostics
 
 
-def _train(svi: SVI, arguments: tuple[Any, ...], seed: int, progress: bool) -> tuple[list[float], dict[str, Array], str]:
+def _train(
+    svi: SVI, arguments: tuple[Any, ...], seed: int, progress: bool
+) -> tuple[list[float], dict[str, Array], str]:
     state = svi.init(jax.random.key(seed), *arguments)
 
     @jax.jit
@@ -98,7 +106,9 @@ def _train(svi: SVI, arguments: tuple[Any, ...], seed: int, progress: bool) -> t
             loss = np.asarray(loss)
             if not np.isfinite(loss).all():
                 if not losses:
-                    raise InputError("the ELBO is not finite at the Laplace approximation: use method='nuts' on these answers")
+                    raise InputError(
+                        "the ELBO is not finite at the Laplace approximation: use method='nuts' on these answers"
+                    )
                 reason = "not finite: went back to the last good step"
                 break
             state = new

@@ -39,7 +39,9 @@ def build_tree(
         "other_dimension": np.asarray(problem.dimensions, dtype=str),
     }
     variables = to_bank_scale(problem, s, raw, seed)
-    log_prior = {name: ((), value) for name, value in raw.log_prior(s, problem).items()}
+    log_prior: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        name: ((), value) for name, value in raw.log_prior(s, problem).items()
+    }
     named_stats = {name: (("chain", "draw"), value) for name, value in stats.items()}
     if problem.spec.abilities == "one":
         dimension = np.zeros(r.n_items, int)
@@ -51,7 +53,10 @@ def build_tree(
         "n_answers_subject": ("subject", np.bincount(r.subject_index, minlength=r.n_subjects)),
         "item_benchmark": ("item", np.asarray(r.items["benchmark"], dtype=str)),
         "item_dimension": ("item", np.asarray(problem.dimensions, dtype=str)[dimension]),
-        "calibration_subject": ("subject", np.isin(np.arange(r.n_subjects), problem.kept_subjects).astype(np.int8)),
+        "calibration_subject": (
+            "subject",
+            np.isin(np.arange(r.n_subjects), problem.kept_subjects).astype(np.int8),
+        ),
     }
     tree = xr.DataTree.from_dict(
         {
@@ -82,7 +87,9 @@ def _chain_coords(chains: int, draws: int) -> dict[str, np.ndarray]:
     return {"chain": np.arange(chains), "draw": np.arange(draws)}
 
 
-def _by_chain(variables: dict[str, tuple[tuple[str, ...], np.ndarray]], coords: dict[str, np.ndarray], chains: int) -> xr.Dataset:
+def _by_chain(
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]], coords: dict[str, np.ndarray], chains: int
+) -> xr.Dataset:
     draws = len(next(iter(variables.values()))[1]) // chains
     data = {
         name: (("chain", "draw", *dims), value.reshape(chains, draws, *value.shape[1:]))

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def ppc_means(
-    fit: Any, of: str = "subjects", *, predictive: Predictive | None = None, most: int = 1500, ax: Axes | None = None
+    fit: Any,
+    of: str = "subjects",
+    *,
+    predictive: Predictive | None = None,
+    most: int = 1500,
+    ax: Axes | None = None,
 ) -> Axes:
     """Observed mean answer of every subject (or item) against its posterior predictive interval.
 
@@ -43,7 +48,9 @@ def ppc_means(
     part = ""
     if len(table) > most:
         rng = np.random.default_rng(0)
-        kept = np.sort(np.r_[np.arange(most // 5), rng.choice(np.arange(most // 5, len(table)), most - most // 5, False)])
+        kept = np.sort(
+            np.r_[np.arange(most // 5), rng.choice(np.arange(most // 5, len(table)), most - most // 5, False)]
+        )
         table, outside = table.iloc[kept], outside.iloc[kept]
         part = f" {most:,} of {len(check.table):,} are drawn, all of the worst."
     ax = style.axes(ax)
@@ -55,7 +62,13 @@ def ppc_means(
     ):
         rows = table[where]
         if len(rows):
-            ax.vlines(rows["seen"], rows["lower"] - rows["seen"], rows["upper"] - rows["seen"], color=colour, alpha=alpha)
+            ax.vlines(
+                rows["seen"],
+                rows["lower"] - rows["seen"],
+                rows["upper"] - rows["seen"],
+                color=colour,
+                alpha=alpha,
+            )
             middle = rows["predicted"] - rows["seen"]
             ax.scatter(rows["seen"], middle, s=14, color=colour, marker=marker, alpha=max(alpha, 0.4), label=name)
     style.legend(ax, loc="upper left")
@@ -75,7 +88,16 @@ def ppc_distribution(fit: Any, *, predictive: Predictive | None = None, ax: Axes
     ax.bar(place, table["seen"], color=style.SKY, width=0.85, label="seen")
     error = np.abs(np.array([table["predicted"] - table["lower"], table["upper"] - table["predicted"]]))
     ax.errorbar(
-        place, table["predicted"], error, fmt="o", ms=4, color=style.INK, capsize=4, lw=1.4, label="predicted", zorder=3
+        place,
+        table["predicted"],
+        error,
+        fmt="o",
+        ms=4,
+        color=style.INK,
+        capsize=4,
+        lw=1.4,
+        label="predicted",
+        zorder=3,
     )
     ax.set_xticks(place, table.index, rotation=0 if len(table) < 4 else 45, ha="center" if len(table) < 4 else "right")
     style.legend(ax)
@@ -127,7 +149,9 @@ def _one_parameter(fit: Any, parameter: str | None) -> tuple[np.ndarray, str]:
     if parameter is not None:
         found = np.flatnonzero(labels == parameter)
         if not len(found):
-            raise InputError(f"no free parameter {parameter!r}; there are, for instance, {[str(x) for x in labels[:5]]}")
+            raise InputError(
+                f"no free parameter {parameter!r}; there are, for instance, {[str(x) for x in labels[:5]]}"
+            )
         return draws[:, :, found[0]], parameter
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = draws.mean(1).var(0) / draws.var(1).mean(0)

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def item_curves(
-    fit: Any, items: Sequence[str] | None = None, *, mass: float = 0.9, groups: int = 6, ax: Axes | None = None
+    fit: Any,
+    items: Sequence[str] | None = None,
+    *,
+    mass: float = 0.9,
+    groups: int = 6,
+    ax: Axes | None = None,
 ) -> Axes:
     """Mean answer against ability for a few items, with the answers seen.
 
@@ -38,7 +43,9 @@ def item_curves(
     chosen = _curves_worth_seeing(fit) if items is None else _positions(items, labels, "item")
     if len(chosen) > len(style.CYCLE):
         raise InputError(f"{len(chosen)} curves in one plot: choose at most {len(style.CYCLE)}")
-    ability = fit.tree["posterior"].dataset["theta"].mean(("chain", "draw")).to_numpy().reshape(responses.n_subjects, -1)
+    ability = (
+        fit.tree["posterior"].dataset["theta"].mean(("chain", "draw")).to_numpy().reshape(responses.n_subjects, -1)
+    )
     low, high = ability.min() - 0.5, ability.max() + 0.5
     grid = np.linspace(low, high, 121)
     mean = curve_means(draws, chosen, grid)
@@ -84,7 +91,12 @@ def _positions(labels: Sequence[str], known: np.ndarray, role: str) -> np.ndarra
 
 
 def ability_forest(
-    fit: Any, subjects: Sequence[str] | None = None, *, mass: float = 0.9, most: int = 40, ax: Axes | None = None
+    fit: Any,
+    subjects: Sequence[str] | None = None,
+    *,
+    mass: float = 0.9,
+    most: int = 40,
+    ax: Axes | None = None,
 ) -> Axes:
     """Abilities of subjects, best on top, each with its interval; of many, ``most`` evenly spaced in rank."""
     table = subject_table(fit, mass)

@@ -118,9 +118,7 @@ def _listed(spec: str | Sequence[str]) -> list[str]:
     return list(spec) if isinstance(spec, (list, tuple)) else [spec]  # type: ignore[list-item]
 
 
-def _only_long(
-    asked_long: bool, answer: Any, successes: Any, columns: dict[str, Any], duplicates: str
-) -> None:
+def _only_long(asked_long: bool, answer: Any, successes: Any, columns: dict[str, Any], duplicates: str) -> None:
     """Refuse what a wide table has no place for."""
     given = {"answer": answer, "successes": successes, **columns}
     extra = [k for k, v in given.items() if v is not None] + (["duplicates"] if duplicates != "raise" else [])
@@ -160,9 +158,7 @@ def _wide(
 
 def _read(path: Path, labels: list[str], codes: Sequence[object]) -> pd.DataFrame:
     if not path.is_file():
-        raise InputError(
-            f"there is no file {str(path)!r}." if not path.exists() else f"{str(path)!r} is no file."
-        )
+        raise InputError(f"there is no file {str(path)!r}." if not path.exists() else f"{str(path)!r} is no file.")
     if path.stat().st_size == 0:
         raise InputError(f"{path.name} is empty.")
     endings = [s.lower() for s in path.suffixes]
@@ -192,9 +188,7 @@ def _read_text(path: Path, separator: str, labels: list[str], codes: Sequence[ob
     header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
     twice = header[header.duplicated()]
     if len(twice):
-        raise InputError(
-            f"{path.name} has the column {_validate.some(twice.unique())} more than once; rename one."
-        )
+        raise InputError(f"{path.name} has the column {_validate.some(twice.unique())} more than once; rename one.")
     return pd.read_csv(
         path,
         sep=separator,

@@ -87,7 +87,9 @@ class Report:
     def _body(self) -> str:
         r = self.fit.responses
         title = f"<h1>Item response fit {page.badge(self.verdict)}</h1>"
-        line = f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers; {_headline(self.diagnostics)}</p>"
+        line = (
+            f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers; {_headline(self.diagnostics)}</p>"
+        )
         parts = {
             "What was asked": asked(self.fit),
             "Answers": answers(self.fit),
@@ -161,7 +163,9 @@ def answers(fit: Any) -> str:
     """What the answers are, per benchmark, and what was decided on the way in."""
     notes = "".join(f"<li>{escape(note)}</li>" for note in fit.responses.notes)
     summary = fit.responses.summary()
-    shown = page.table(summary.head(MOST_ROWS), f"{fit.responses.kind} answers by benchmark: no estimates, so no intervals.")
+    shown = page.table(
+        summary.head(MOST_ROWS), f"{fit.responses.kind} answers by benchmark: no estimates, so no intervals."
+    )
     drawn = page.figure(plots.heat_map(fit), "All answers, subjects by ability and items by difficulty", full=True)
     return shown + (f"<ul>{notes}</ul>" if notes else "") + drawn
 
@@ -218,7 +222,11 @@ def merge_intervals(frame: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
 
 def edges_table(boundary: pd.DataFrame) -> pd.DataFrame:
     """Sensitivity to the rule for exact 0 and 1, for reading."""
-    names = {"edge_answers": "exact 0 or 1", "largest_shift_sd": "shift (sd)", "rank_correlation": "rank correlation"}
+    names = {
+        "edge_answers": "exact 0 or 1",
+        "largest_shift_sd": "shift (sd)",
+        "rank_correlation": "rank correlation",
+    }
     return merge_intervals(boundary).rename(columns=names)
 
 

@@ -72,6 +72,7 @@ def priors(fit: Any) -> str:
     if spec.abilities != "one" and spec.dependence == "correlated":
         used.append("lkj")
     frame = pd.DataFrame(
-        {"prior": [str(getattr(spec.priors, name)) for name in used], "of": [MEANING[name] for name in used]}, index=used
+        {"prior": [str(getattr(spec.priors, name)) for name in used], "of": [MEANING[name] for name in used]},
+        index=used,
     )
     return page.table(frame, "A number in the place of a prior fixes the value.", index="name")

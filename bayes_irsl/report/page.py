@@ -109,13 +109,12 @@ def table(frame: pd.DataFrame, caption: str = "", *, index: str | None = None, d
     numeric = [pd.api.types.is_numeric_dtype(frame[c]) or _holds_intervals(frame[c]) for c in frame.columns]
     sides = ["number" if is_number else "" for is_number in numeric]
     titles = [str(name).replace("_", " ") for name in (index or frame.index.name or "", *frame.columns)]
-    head = "".join(
-        f'<th class="{side}">{escape(title)}</th>' for title, side in zip(titles, ["", *sides], strict=True)
-    )
+    head = "".join(f'<th class="{side}">{escape(title)}</th>' for title, side in zip(titles, ["", *sides], strict=True))
     rows = []
     for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
         cells = "".join(
-            f'<td class="{side}">{escape(number(value, digits))}</td>' for value, side in zip(values, sides, strict=True)
+            f'<td class="{side}">{escape(number(value, digits))}</td>'
+            for value, side in zip(values, sides, strict=True)
         )
         rows.append(f"<tr><td>{escape(number(label, digits))}</td>{cells}</tr>")
     named = f'<p class="faint">{escape(caption)}</p>' if caption else ""
