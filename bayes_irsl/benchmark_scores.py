@@ -21,6 +21,7 @@ Array = Any
 SAMPLES = 1000  # abilities that a score is made of
 TABLE_NODES = 241
 _DIRECT = 256  # up to this many unanswered items of a group are evaluated one by one
+_MANY = 100.0
 _TABLE_REACH = 12.0  # in sd of the prior, on either side
 
 
@@ -204,9 +205,16 @@ def predict(
         score=values / size,
         mean=((observed + mean) / size).mean(1),
         sd=np.sqrt(mean.var(1) + variance.mean(1)) / size[:, 0],
-        interval=np.quantile(values / size, levels, axis=1).T,
+        interval=_quantiles(values, levels) / size,
         n_answered=n_answered,
     )
+
+
+def _quantiles(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Quantiles (row, level) of the values in each row."""
+    ordered = np.sort(values, axis=1)
+    place = np.arange(ordered.shape[1]) / (ordered.shape[1] - 1)
+    return np.stack([np.interp(levels, place, row) for row in ordered])
 
 
 def _trials(bank: ItemBank) -> list[int | None]:
@@ -241,7 +249,8 @@ def _sampled(
     """Sums of n answers (as shares) with given means and variances of the sums.
 
     Without trials: n times a Beta. With them: successes over trials, the successes Binomial with as many
-    trials as give this variance (exact for one item and for equal ones), or beta-binomial where it is larger.
+    trials as give this variance (exact for one item and for equal ones), or beta-binomial where it is larger;
+    where the variance is above _MANY a rounded Normal is as good.
     """
     if n == 0:
         return np.zeros_like(mean)
@@ -252,6 +261,9 @@ def _sampled(
     most = n * trials
     mean = np.clip(mean * trials, 1e-9, most * (1 - 1e-9))
     variance = variance * trials**2
+    if variance.min() > _MANY:
+        values = np.rint(mean + np.sqrt(variance) * rng.standard_normal(len(mean)))
+        return np.clip(values, 0, most) / trials
     ratio = variance / (mean * (1 - mean / most))
     size = np.rint(mean / np.maximum(1 - variance / mean, mean / most))
     size = np.where(ratio < 1, np.clip(size, np.ceil(mean), most), most).astype(np.int64)

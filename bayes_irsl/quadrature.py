@@ -29,6 +29,7 @@ _EDGE, _INSIDE = 12.0, 16.0
 # How far, in sd, every second node may be off; all nodes together are then off by about the square of it.
 _TOLERANCE = 0.02
 _ROUNDS = 12
+_STEPS = np.linspace(-1, 1, FINE)
 _FAR_LOGIT = 60.0  # beyond it means are so near 0 or 1 that shapes of Beta densities leave float32
 
 
@@ -63,10 +64,13 @@ class Chunks(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Log likelihood (unit, link, node), up to a constant, on FINE nodes theta (unit, node)."""
+    """Log posterior (link, unit, node), largest value 0, on FINE nodes theta (unit, node).
+
+    Entry 0 is the ability on the bank's scale, entry k the ability as the items of link k see it.
+    """
 
     theta: np.ndarray
-    log_likelihood: np.ndarray
+    height: np.ndarray
 
 
 def column(bank: ItemBank, name: str) -> np.ndarray:
@@ -194,8 +198,8 @@ def _find(
     return jax.lax.map(one, (first, count))
 
 
-def log_likelihoods(bank: ItemBank, answers: Answers, n_units: int, prior: tuple[float, float]) -> Grid:
-    """Log likelihood of every unit where its posterior lies.
+def posteriors(bank: ItemBank, answers: Answers, n_units: int, prior: tuple[float, float]) -> Grid:
+    """Posterior of every unit's ability, on a grid where it lies.
 
     The grid is checked: the posterior must have vanished at both ends, fill the window, and give the same
     moments on every second node; units that fail are done again on a better grid.
@@ -219,26 +223,25 @@ def log_likelihoods(bank: ItemBank, answers: Answers, n_units: int, prior: tuple
     found = _find(curves, _scouts(bank), chunks, bank.links, *layout, n_nodes=_NODES[0], **kind)
     centre, half, values = (np.asarray(x, float)[:n_units] for x in found)
     centre, half = centre.copy(), half.copy()
-    grid = Grid(np.empty((n_units, FINE)), np.empty((n_units, n_links(bank), FINE)))
+    grid = Grid(np.empty((n_units, FINE)), np.empty((n_links(bank), n_units, FINE)))
     last = len(_NODES) - 1
     todo, level = np.arange(n_units), np.zeros(n_units, int)
     for _ in range(_ROUNDS):
-        grid.theta[todo] = centre[todo, None] + half[todo, None] * np.linspace(-1, 1, FINE)
-        grid.log_likelihood[todo] = values @ to_fine(values.shape[-1])
-        rough = values[..., ::2] @ to_fine(values.shape[-1] // 2 + 1)
-        moved, coarse = _judge(bank, grid, todo, rough, prior, centre, half)
+        theta = centre[todo, None] + half[todo, None] * _STEPS
+        height = _log_posterior(bank, theta, values @ to_fine(values.shape[-1]), prior)
+        rough = _log_posterior(bank, theta, values[..., ::2] @ to_fine(values.shape[-1] // 2 + 1), prior)
+        grid.theta[todo], grid.height[:, todo] = theta, height
+        place, moved = _window(theta, height[0])
+        coarse = ~moved & _differ(theta, height[0], rough[0])
+        centre[todo[moved]], half[todo[moved]] = place[:, moved]
         level[todo[coarse]] += 1
         again = todo[moved | (coarse & (level[todo] <= last))]
         if not again.size:
             break
         n_nodes = _NODES[min(level[again].max(), last)]
-        places = (
-            first[again],
-            count[again],
-            centre[again].astype(np.float32),
-            half[again].astype(np.float32),
-        )
-        out = _evaluate(curves, chunks, *_padded(*places), n_nodes=n_nodes, **kind)
+        window = (centre[again].astype(np.float32), half[again].astype(np.float32))
+        layout = _padded(first[again], count[again], *window)
+        out = _evaluate(curves, chunks, *layout, n_nodes=n_nodes, **kind)
         todo, values = again, np.asarray(out, float)[: len(again)]
     return grid
 
@@ -256,31 +259,22 @@ def n_links(bank: ItemBank) -> int:
     return 1 if bank.links is None else 1 + len(bank.links)
 
 
-def _judge(
-    bank: ItemBank,
-    grid: Grid,
-    units: Array,
-    half_as_many: Array,
-    prior: tuple[float, float],
-    centre: Array,
-    half: Array,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Whether windows had to be moved (centre and half are, in place), and whether the nodes were too few."""
-    theta = grid.theta[units]
-    height = log_posterior(bank, Grid(theta, grid.log_likelihood[units]), prior)[0]
-    rough = log_posterior(bank, Grid(theta, half_as_many), prior)[0]
+def _window(theta: np.ndarray, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Better (centre, half width) of every unit's window, and whether it is needed."""
+    half = (theta[:, -1] - theta[:, 0]) / 2
     inside = height > -_INSIDE
     touches = height[:, [0, -1]] > -_EDGE
-    margin = np.where(touches, half[units, None], 0.05 * half[units, None])
-    rows = np.arange(len(units))
+    margin = np.where(touches, half[:, None], 0.05 * half[:, None])
+    rows = np.arange(len(theta))
     low = theta[rows, inside.argmax(1)] - margin[:, 0]
     high = theta[rows, -1 - inside[:, ::-1].argmax(1)] + margin[:, 1]
-    moved = touches.any(1) | (high - low < 0.7 * half[units])
-    centre[units[moved]] = (low + high)[moved] / 2
-    half[units[moved]] = (high - low)[moved] / 2
+    return np.stack([low + high, high - low]) / 2, touches.any(1) | (high - low < 0.7 * half)
+
+
+def _differ(theta: np.ndarray, height: np.ndarray, rough: np.ndarray) -> np.ndarray:
+    """Whether densities have other moments when only every second node is used."""
     (mean, sd), (mean_rough, sd_rough) = moments(theta, height), moments(theta, rough)
-    coarse = (np.abs(mean - mean_rough) > _TOLERANCE * sd) | (np.abs(sd_rough / sd - 1) > _TOLERANCE)
-    return moved, coarse & ~moved
+    return (np.abs(mean - mean_rough) > _TOLERANCE * sd) | (np.abs(sd_rough / sd - 1) > _TOLERANCE)
 
 
 def bucket(n: int, factor: int, least: int = 1) -> int:
@@ -330,15 +324,17 @@ def link_sd(bank: ItemBank, theta: np.ndarray) -> np.ndarray:
     return np.concatenate([own, (s + (r - 1) * theta).std(1)])
 
 
-def log_posterior(bank: ItemBank, grid: Grid, prior: tuple[float, float]) -> np.ndarray:
-    """Log posterior (link, unit, node), largest value 0, of the ability as the items of each link see it.
+def _log_posterior(
+    bank: ItemBank, theta: np.ndarray, log_likelihood: np.ndarray, prior: tuple[float, float]
+) -> np.ndarray:
+    """Log posterior (link, unit, node) from the log likelihood (unit, link, node) that each link's items give.
 
-    Entry 0 is the ability on the bank's scale. A link's items see theta - delta, delta ~ Normal(0, link_sd^2)
-    common to all of them; the likelihood of theta is theirs blurred by it.
+    A link's items see theta - delta, delta ~ Normal(0, link_sd^2) common to all of them; the likelihood of theta
+    is theirs blurred by it.
     """
-    ability = -0.5 * ((grid.theta - prior[0]) / prior[1]) ** 2
-    seen = [grid.log_likelihood[:, k] for k in range(grid.log_likelihood.shape[1])]
-    sd = link_sd(bank, grid.theta[:, FINE // 2]) / (grid.theta[:, 1] - grid.theta[:, 0])
+    ability = -0.5 * ((theta - prior[0]) / prior[1]) ** 2
+    seen = [log_likelihood[:, k] for k in range(log_likelihood.shape[1])]
+    sd = link_sd(bank, theta[:, FINE // 2]) / (theta[:, 1] - theta[:, 0])
     told = [seen[0], *(blurred(seen[k], sd[k]) for k in range(1, len(seen)))]
     total = ability + sum(told)
     views = [total, *(seen[k] + blurred(total - told[k], sd[k]) for k in range(1, len(seen)))]

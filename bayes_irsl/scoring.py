@@ -15,7 +15,7 @@ from bayes_irsl.bank import ItemBank
 from bayes_irsl.benchmark_scores import SAMPLES, Predicted, groups, predict
 from bayes_irsl.errors import InputError
 from bayes_irsl.grids import moments, quantiles
-from bayes_irsl.quadrature import Answers, Grid, log_likelihoods, log_posterior
+from bayes_irsl.quadrature import Answers, Grid, posteriors
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import LIKELIHOODS as KINDS
 
@@ -72,7 +72,7 @@ def score(
     InputError
         Items that are not in the bank, answers of another kind, options that cannot be used.
     """
-    _check_options(bank, responses, mass, draws, prior)
+    _check_options(bank, responses, mass, draws, seed, prior)
     prior = bank.prior if prior is None else (float(prior[0]), float(prior[1]))
     matched = _matched(bank, responses)
     names, n_dimensions = np.asarray(responses.subjects.index, dtype=str), len(bank.dimensions)
@@ -81,9 +81,9 @@ def score(
     predicted: list[Predicted] = []
     for start in range(0, responses.n_subjects, _BATCH):
         subjects = np.arange(start, min(start + _BATCH, responses.n_subjects))
-        grid, height = _posteriors(bank, matched, subjects, prior)
-        mean, sd = moments(grid.theta, height[0])
-        table = np.column_stack([mean, sd, quantiles(grid.theta, height[0], levels)])
+        grid = _posteriors(bank, matched, subjects, prior)
+        mean, sd = moments(grid.theta, grid.height[0])
+        table = np.column_stack([mean, sd, quantiles(grid.theta, grid.height[0], levels)])
         abilities.append(table.reshape(len(subjects), n_dimensions, 4))
         for i, subject in enumerate(subjects if benchmarks or draws else []):
             rows = slice(i * n_dimensions, (i + 1) * n_dimensions)
@@ -92,7 +92,7 @@ def score(
                 bank,
                 *matched.of(int(subject)),
                 grid.theta[rows],
-                height[:, rows],
+                grid.height[:, rows],
                 rng,
                 levels=levels,
                 n_samples=max(draws, SAMPLES),
@@ -133,7 +133,7 @@ class _Matched(NamedTuple):
 
 
 def _check_options(
-    bank: ItemBank, responses: Responses, mass: float, draws: int, prior: tuple[float, float] | None
+    bank: ItemBank, responses: Responses, mass: float, draws: int, seed: int, prior: tuple[float, float] | None
 ) -> None:
     if not isinstance(bank, ItemBank):
         raise InputError(f"score needs an ItemBank; got {type(bank).__name__}. Build one with ItemBank.from_fit(fit)")
@@ -143,6 +143,8 @@ def _check_options(
         raise InputError(f"mass = {mass!r}: expected a number between 0 and 1, such as 0.9")
     if not isinstance(draws, int | np.integer) or draws < 0:
         raise InputError(f"draws = {draws!r}: expected a whole number of at least 0")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed = {seed!r}: expected a whole number of at least 0")
     if prior is not None and not (len(prior) == 2 and np.isfinite(prior).all() and prior[1] > 0):
         raise InputError(f"prior = {prior!r}: expected (mean, sd) with a positive sd")
 
@@ -170,7 +172,7 @@ def _matched(bank: ItemBank, responses: Responses) -> _Matched:
 
 
 def _positions(bank: ItemBank, labels: pd.Index) -> np.ndarray:
-    """Position in the bank of every label, -1 where there is none; kept for the next subject of the same table."""
+    """Position in the bank of every label, -1 where there is none; kept for the next table that shares them."""
     asked, where = bank.memo.get("positions", (None, None))
     if asked is not labels:
         where = bank.items.index.get_indexer(labels)
@@ -193,10 +195,8 @@ def _off_the_edges(bank: ItemBank, responses: Responses, answer: np.ndarray) -> 
     return answer
 
 
-def _posteriors(
-    bank: ItemBank, matched: _Matched, subjects: np.ndarray, prior: tuple[float, float]
-) -> tuple[Grid, np.ndarray]:
-    """Grid and log posterior (link, unit, node); a unit is one ability of one subject."""
+def _posteriors(bank: ItemBank, matched: _Matched, subjects: np.ndarray, prior: tuple[float, float]) -> Grid:
+    """Posteriors of some subjects; a unit is one ability of one subject."""
     n_dimensions = len(bank.dimensions)
     rows = slice(matched.starts[subjects[0]], matched.starts[subjects[-1] + 1])
     counts = np.diff(matched.starts)[subjects]
@@ -204,8 +204,7 @@ def _posteriors(
     order = np.argsort(unit, kind="stable")
     trials = None if matched.trials is None else matched.trials[rows][order]
     answers = Answers(unit[order], matched.item[rows][order], matched.answer[rows][order], trials)
-    grid = log_likelihoods(bank, answers, len(subjects) * n_dimensions, prior)
-    return grid, log_posterior(bank, grid, prior)
+    return posteriors(bank, answers, len(subjects) * n_dimensions, prior)
 
 
 def _dimension(bank: ItemBank, items: np.ndarray) -> np.ndarray:

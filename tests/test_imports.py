@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A module may import modules of its own line (without going round in a circle) and of the lines above it.
 ORDER = (
-    ("errors", "_special", "_validate", "_like", "compute"),
+    ("errors", "_special", "_beta_density", "_count_density", "_validate", "_like", "compute"),
     ("curves", "likelihoods", "priors"),
     ("answers",),
     ("responses", "_ingest", "_tables", "data"),
@@ -21,7 +21,7 @@ ORDER = (
     ("models",),
     ("inference",),
     ("fitting",),
-    ("bank", "_bank_file", "_bank_fit", "linking", "quadrature", "benchmark_scores", "scoring"),
+    ("bank", "_bank_file", "_bank_fit", "linking", "grids", "quadrature", "benchmark_scores", "scoring"),
     ("forecast", "adaptive", "evaluation", "diagnostics", "baselines"),
     ("plots",),
     ("report",),

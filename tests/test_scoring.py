@@ -434,6 +434,7 @@ def test_bin_12_predicted_score_rises_with_ability():
         ({"mass": 1.5}, "mass = 1.5"),
         ({"draws": -1}, "draws = -1"),
         ({"draws": 2.5}, "draws = 2.5"),
+        ({"seed": -1}, "seed = -1"),
         ({"prior": (0.0, 0.0)}, "positive sd"),
         ({"prior": (np.nan, 1.0)}, "positive sd"),
         ({"responses": np.ones((2, 2))}, "from_wide"),
