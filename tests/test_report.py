@@ -10,7 +10,9 @@ from fit_stand_in import fit_of, ordinary_fit, simulate
 
 import bayes_irsl as bi
 from bayes_irsl.errors import InputError
-from bayes_irsl.report import Report, merge_intervals, page, reproduce
+from bayes_irsl.report import Report, page
+from bayes_irsl.report.page import merge_intervals
+from bayes_irsl.report.sections import asked, reproduce
 from bayes_irsl.spec import ItemResponse
 
 NASTY = "<script>alert(1)</script>"
@@ -117,7 +119,7 @@ def test_results_stand_beside_their_intervals(report):
     theta = report.fit.tree["posterior"]["theta"].sel(subject="model 0").values
     low, high = np.quantile(theta, [0.05, 0.95])
     assert f"{theta.mean():.2f} [{low:.2f}, {high:.2f}]" in text
-    assert "0.50 [0.40, 0.60]" in text
+    assert "0.500 [0.400, 0.600]" in text
 
 
 def test_numbers_and_intervals_as_text():
@@ -160,7 +162,7 @@ def test_edges_are_reported_with_the_table_of_other_rules():
     theta, b = rng.normal(size=20), rng.normal(size=10)
     table = np.round(simulate(theta, np.ones(10), b, "beta", phi=5.0, rng=rng), 1)
     fit = fit_of(table, theta, np.ones(10), b, phi=5.0, spec=ItemResponse(likelihood="beta", squeeze=200))
-    plain = Outline(Report(fit).html).text
+    plain = Outline(asked(fit) + Report(fit)._edges()).text
     assert "squeezed with n = 200" in plain
     assert "boundary_sensitivity(fit)" in plain
     other = pd.DataFrame(
@@ -173,15 +175,63 @@ def test_edges_are_reported_with_the_table_of_other_rules():
         },
         index=pd.Index(["squeeze, n = 200", "ordered-beta"], name="rule"),
     )
-    text = Outline(Report(fit, boundary=other).html).text
+    text = Outline(Report(fit, boundary=other)._edges()).text
     assert "9.00 [8.00, 10.00]" in text
     assert "other rules for exact 0 and 1" in text
 
 
-@pytest.mark.parametrize("likelihood", ["beta", "beta-binomial"])
-def test_large_tables_stay_short(likelihood):
-    fit = ordinary_fit(150, 80, likelihood=likelihood, missing=0.3)
+def test_large_tables_stay_short():
+    fit = ordinary_fit(150, 80, likelihood="beta", missing=0.3)
     source = Report(fit).html
     assert len(source) < 2e6
     rows = re.findall(r"<tr>", source)
     assert len(rows) < 350
+
+
+# --- the demonstration ------------------------------------------------------------------------------------------------
+
+
+def test_demo_draws_the_answers_it_says_and_keeps_them_whole():
+    from bayes_irsl.demo import HELD_OUT, some_answers, spread_out
+
+    responses = bi.load_dataset("pythia-arithmetic")
+    held_out = spread_out(responses)
+    assert len(set(held_out)) == HELD_OUT
+    new = responses.select(subjects=held_out)
+    asked = some_answers(new, 50, seed=1)
+    assert np.bincount(asked.subject_index).tolist() == [50] * HELD_OUT
+    whole = dict(zip(zip(new.subject_index, new.item_index, strict=True), new.answer, strict=True))
+    cells = zip(asked.subject_index, asked.item_index, asked.answer, strict=True)
+    assert all(whole[s, j] == y for s, j, y in cells)
+    assert (asked.trials == 50).all()
+
+
+def test_demo_compares_with_the_whole_table():
+    import xarray as xr
+
+    from bayes_irsl.demo import compare
+
+    answers = bi.Responses.from_wide(np.array([[1, 1, 0, 1.0]]), subjects=["m"])
+    coords = {"subject": ["m"], "benchmark": ["benchmark"]}
+    dims = ("subject", "benchmark")
+    values = {"score_mean": 0.6, "score_lower": 0.5, "score_upper": 0.8}
+    scores = xr.Dataset({k: (dims, [[v]]) for k, v in values.items()}, coords)
+    row = compare(scores, answers.select(items=["0", "2"]), answers).loc["m"]
+    assert row["all answers"] == 0.75
+    assert row["inside"] == "yes"
+    assert row["questions"] == 2
+    # Jeffreys: Beta(1.5, 1.5)
+    assert row["answers alone_lower"] == pytest.approx(0.097, abs=1e-3)
+    assert row["answers alone_upper"] == pytest.approx(1 - row["answers alone_lower"])
+
+
+@pytest.mark.slow
+def test_demo_runs(tmp_path, capsys):
+    from bayes_irsl.demo import main
+
+    table = main(["--out", str(tmp_path)])
+    assert (tmp_path / "demo_report.html").stat().st_size < 2e6
+    assert bi.ItemBank.load(tmp_path / "bank.nc").n_items == 12_032
+    assert "inside" in capsys.readouterr().out
+    ours, alone = (np.sqrt(np.mean((table[k] - table["all answers"]) ** 2)) for k in ("bank", "answers alone"))
+    assert ours < alone

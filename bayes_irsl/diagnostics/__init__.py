@@ -35,8 +35,8 @@ def diagnose(fit: Any, *, seed: int = 0, predictive: Predictive | None = None) -
     Returns
     -------
     Diagnostics
-        Checks in order, ``.verdict`` the worst of them. Memory stays bounded: cells are taken a block at a time, with at
-        most 100 draws.
+        Checks in order, ``.verdict`` the worst of them. Memory stays bounded: cells are taken a block at a time,
+        with at most 100 draws.
     """
     sampler, skipped = sampler_checks(fit)
     predictive = replicate(fit, seed) if predictive is None else predictive

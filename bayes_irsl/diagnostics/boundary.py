@@ -52,10 +52,10 @@ def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, see
     Returns
     -------
     DataFrame
-        One row a rule: answers at an edge, posterior mean of phi and its 90 % equal-tailed interval, largest change of a
-        posterior mean ability against the given fit in units of its posterior sd, and rank correlation of abilities.
+        One row a rule: answers at an edge, posterior mean of phi and its 90 % equal-tailed interval, largest change
+        of a posterior mean ability against the given fit in units of its posterior sd, and rank correlation.
     """
-    from bayes_irsl.fit import fit as run
+    from bayes_irsl.fitting import fit as run
 
     responses = fit.responses
     rules = rules if rules is not None else ("ordered-beta", "zero-one-beta", max(2, responses.n_obs), 1000)

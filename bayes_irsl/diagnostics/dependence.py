@@ -32,6 +32,7 @@ def dependence_check(fit: Any, seed: int = 0) -> tuple[list[Check], dict[str, st
     flagged = table[table["flagged"]]
     share, line = len(flagged) / max(1, len(table)), max(limit, NOTABLE)
     pairs = some([f"{r.item} with {r.other} ({r.q3:.2f})" for r in flagged.head(5).itertuples()])
+    blind = f"; with {len(subjects):,} subjects only near copies would show" if line > 0.7 else ""
     among = "" if len(items) == fit.responses.n_items else f" among {len(items):,} of {fit.responses.n_items:,} items"
     return [
         Check(
@@ -40,9 +41,9 @@ def dependence_check(fit: Any, seed: int = 0) -> tuple[list[Check], dict[str, st
             len(flagged),
             f"{len(flagged):,} of {len(table):,} pairs of items{among} hang together beyond ability: adjusted Q3 above "
             f"{line:.2f}, the larger of {NOTABLE} and the 95 % point of the largest pair among independent answers"
-            f"{f' ({pairs})' if len(flagged) else ''}.",
-            "Items that share a text or are near copies count double: keep one of them, or use testlets or abilities per "
-            "category.",
+            f"{f' ({pairs})' if len(flagged) else ''}{blind}.",
+            "Items that share a text or are near copies count double: keep one of them, or use testlets or one ability "
+            "per category.",
             table.head(1000),
         )
     ], {}

@@ -56,8 +56,8 @@ def family_check(fit: Any, found: Residuals) -> Check:
         "items across families",
         worst(share, 0.0, 0.2),
         len(items),
-        f"{len(items):,} of {table['item'].nunique():,} items are easier (+) or harder (-) for a family at equal ability, "
-        f"in logits (false discovery rate 5 %, {NOTABLE_SHIFT:g} or more){names if items else ''}.",
+        f"{len(items):,} of {table['item'].nunique():,} items are easier (+) or harder (-) for a family at equal "
+        f"ability, in logits (false discovery rate 5 %, {NOTABLE_SHIFT:g} or more){names if items else ''}.",
         "Read these items for contamination or formatting; leave them out when families are compared.",
         table,
     )

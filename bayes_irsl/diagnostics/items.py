@@ -86,7 +86,11 @@ def residuals(fit: Any) -> Residuals:
     count = np.bincount(responses.item_index, minlength=j)
     with np.errstate(invalid="ignore", divide="ignore"):
         infit, outfit = squared[0] / squared[1], squared[2] / count
-    return Residuals(*groups, covariance, families, *scores.reshape(4, j, f), infit, outfit)
+    n, difference, variance, third = groups
+    family_n, score, information, score_third = scores.reshape(4, j, f)
+    return Residuals(
+        n, difference, variance, third, covariance, families, family_n, score, information, score_third, infit, outfit
+    )
 
 
 def ability_cuts(draws: Draws, responses: Any) -> np.ndarray:
@@ -185,13 +189,14 @@ def information_checks(fit: Any) -> list[Check]:
 
 
 def no_variation_check(items: pd.DataFrame) -> Check:
-    """Items answered alike by all: their difficulty is finite thanks to its prior, their discrimination is the prior."""
+    """Items answered alike by all: difficulties finite thanks to their prior, discriminations no more than theirs."""
     labels = [str(label) for label in items.index[items["no_variation"]]]
     return Check(
         "items without variation",
         "REVIEW" if labels else "PASS",
         len(labels),
-        f"{len(labels):,} of {len(items):,} items were answered alike by all subjects{f': {some(labels)}' if labels else ''}.",
+        f"{len(labels):,} of {len(items):,} items were answered alike by all "
+        f"subjects{f': {some(labels)}' if labels else ''}.",
         "They stay in the bank with difficulties led by the prior, and out of every list of discriminating items; ask "
         "abler or weaker subjects to learn about them.",
         items.loc[items["no_variation"], ["benchmark", "n_answers"]],

@@ -148,7 +148,7 @@ def curve_means(draws: Draws, items: np.ndarray, grid: np.ndarray) -> np.ndarray
     parameters = tuple(p[:, :, None] if p.shape[1] == 1 else p[:, items, None] for p in draws.parameters)
     trials = np.ones(1, np.float32)
     a, b = draws.a[:, items, None], draws.b[:, items, None]
-    return np.asarray(_moments(draws.likelihood, theta, a, b, logit_c, trials, parameters).mean)
+    return np.asarray(_moments(draws.likelihood, theta, a, b, logit_c, trials, parameters)[0])
 
 
 def _final_logit(eta: Any, logit_c: Any) -> Any:
@@ -156,7 +156,9 @@ def _final_logit(eta: Any, logit_c: Any) -> Any:
 
 
 @partial(jax.jit, static_argnames="likelihood")
-def _moments(likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, trials: Any, parameters: Any) -> Moments:
+def _moments(
+    likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, trials: Any, parameters: Any
+) -> tuple[Any, ...]:
     kind = LIKELIHOODS[likelihood]
 
     def mean(eta: Any) -> Any:
@@ -165,12 +167,9 @@ def _moments(likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, trials: 
     eta = mean_logit(theta, a, b)
     mu, slope = jax.jvp(mean, (eta,), (jnp.ones_like(eta),))
     eta = _final_logit(eta, logit_c)
-    return Moments(
-        mu,
-        jnp.broadcast_to(kind.variance(eta, trials, *parameters), mu.shape),
-        jnp.broadcast_to(third_moment(likelihood, eta, trials, *parameters), mu.shape),
-        slope,
-    )
+    variance = jnp.broadcast_to(kind.variance(eta, trials, *parameters), mu.shape)
+    third = jnp.broadcast_to(third_moment(likelihood, eta, trials, *parameters), mu.shape)
+    return mu, variance, third, slope
 
 
 def third_moment(likelihood: str, eta: Any, trials: Any, *parameters: Any) -> Any:

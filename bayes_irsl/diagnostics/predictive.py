@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def _bin_names(edges: np.ndarray) -> list[str]:
     if len(edges) == 3:
         return ["0", "1"]
     inner = [0.0, *edges[2:-2].tolist(), 1.0]
-    return ["0", *(f"{a:.1g} to {b:.1g}" for a, b in zip(inner[:-1], inner[1:], strict=True)), "1"]
+    return ["0", *(f"{a:.1g} to {b:.1g}" for a, b in pairwise(inner)), "1"]
 
 
 def person_check(subjects: pd.Index, predictive: Predictive, part: str = "") -> Check:

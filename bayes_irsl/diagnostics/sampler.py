@@ -54,8 +54,8 @@ def free_draws(fit: Any) -> tuple[np.ndarray, np.ndarray]:
 def declared_fixed(fit: Any) -> dict[str, set[str] | None]:
     """What the fit holds constant on purpose: variable -> labels, or None for all of it.
 
-    Numbers in the place of priors, guessing floors at a known chance level, and what the tree lists as "fixed": names, or
-    names with labels.
+    Numbers in the place of priors, guessing floors at a known chance level, and what the tree lists as "fixed": names,
+    or names with labels.
     """
     fixed: dict[str, set[str] | None] = {}
     for name in fit.spec.priors.__dataclass_fields__:
@@ -87,7 +87,7 @@ def _places(array: xr.DataArray) -> list[str]:
 
 
 def constants_check(fit: Any, draws: np.ndarray, labels: np.ndarray) -> Check:
-    """Parameters that do not move although nothing declares them fixed, chains that are stuck, and values not finite."""
+    """Parameters that stand still although nothing declares them fixed, stuck chains, and values not finite."""
     posterior = fit.tree["posterior"].dataset
     fixed = [
         name if where is None else f"{name} of {some(sorted(where), 3)}"
@@ -189,7 +189,7 @@ def energy_checks(fit: Any) -> list[Check]:
                 worst(share, 0.0, 0.01),
                 count,
                 f"{count:,} of {stats['diverging'].size:,} draws diverged ({share:.2%}).",
-                "Raise target_accept (0.95, then 0.99); if they stay, tighten the prior of the spread that is near zero.",
+                "Raise target_accept (0.95, then 0.99); if they stay, give the spread near zero a tighter prior.",
             )
         )
     if "energy" in stats:
@@ -223,9 +223,8 @@ def approximation_checks(fit: Any) -> list[Check]:
     notes = notes_of(fit)
     checks = []
     if "converged" in notes:
-        done = bool(notes["converged"])
+        done, left = bool(notes["converged"]), notes.get("newton_decrement")
         steps = f" after {int(notes['n_iterations']):,} iterations" if "n_iterations" in notes else ""
-        left = notes.get("newton_decrement")
         decrement = "" if left is None else f"; the last Newton step would have gained {left:.1e} in log density"
         checks.append(
             Check(
@@ -243,7 +242,7 @@ def approximation_checks(fit: Any) -> list[Check]:
                 "item posteriors",
                 "PASS",
                 share,
-                f"{share:.1%} of the items have a posterior that is not Gaussian; their draws were resampled to its shape.",
+                f"{share:.1%} of the items have a posterior that is not Gaussian; their draws follow its shape.",
             )
         )
     return checks

@@ -66,7 +66,7 @@ def item_table(fit: Any, mass: float = 0.9) -> pd.DataFrame:
                 values["upper"],
             )
     out["no_variation"] = known["no_variation"]
-    out["prior_led"] = known["prior_led"] if "prior_led" in known else False
+    out["prior_led"] = known.get("prior_led", False)
     out.attrs["interval"] = interval_name(mass)
     return out
 

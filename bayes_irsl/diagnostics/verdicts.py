@@ -35,7 +35,7 @@ class Check:
     value: float | str
     detail: str
     remedy: str = ""
-    table: pd.DataFrame | None = field(default=None, compare=False, repr=False)
+    table: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:

@@ -58,12 +58,14 @@ def item_curves(
         cells = responses.item_index == j
         theta = ability[responses.subject_index[cells], draws.dimension[j]]
         seen = _grouped(theta, share[cells], groups)
-        ax.scatter(*seen.T, s=34, color=colour, marker=style.MARKERS[k], edgecolor="white", lw=0.7, zorder=3)
+        ax.scatter(
+            seen[:, 0], seen[:, 1], s=34, color=colour, marker=style.MARKERS[k], edgecolor="white", lw=0.7, zorder=3
+        )
     ax.set_ylim(-0.03, 1.03)
     style.legend(ax, loc="upper left")
     caption = (
-        f"Line: posterior mean of the mean answer. Band: {interval_name(mass)} interval of the curve. Dots: mean of the "
-        f"answers seen in up to {groups} groups of similar ability."
+        f"Line: posterior mean of the mean answer. Band: {interval_name(mass)} interval of the curve. Dots: mean of "
+        f"the answers seen in up to {groups} groups of similar ability."
     )
     return style.label(ax, "Item curves", caption, "ability (calibration subjects: mean 0, sd 1)", "mean answer")
 
@@ -170,7 +172,7 @@ def heat_map(fit: Any, *, ax: Axes | None = None, most: tuple[int, int] = (300, 
     ax.set_facecolor(style.MISSING)
     extent = (0, responses.n_items, responses.n_subjects, 0)
     image = ax.imshow(mean, aspect="auto", cmap="cividis", vmin=0, vmax=1, extent=extent, interpolation="nearest")
-    bar = ax.get_figure().colorbar(image, ax=ax, pad=0.01, aspect=30)
+    bar = style.figure_of(ax).colorbar(image, ax=ax, pad=0.01, aspect=30)
     bar.set_label("mean answer", fontsize=9)
     bar.ax.tick_params(labelsize=8)
     blocks = "" if shape == (responses.n_subjects, responses.n_items) else " Neighbours are averaged."

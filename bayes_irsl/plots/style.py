@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito (2008)
 BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
@@ -32,7 +33,7 @@ def label(ax: Axes, title: str, caption: str, x: str, y: str, room: float = 0.85
     ax.set_xlabel(x, color=INK, fontsize=10)
     ax.set_ylabel(y, color=INK, fontsize=10)
     # before layout a lone pair of axes spans 0.775 of its figure
-    width = ax.get_figure().get_size_inches()[0] * min(1.0, ax.get_position().width / 0.775)
+    width = figure_of(ax).get_size_inches()[0] * min(1.0, ax.get_position().width / 0.775)
     lines = textwrap.wrap(caption, max(30, int(width * room * 16.5)))
     ax.set_title(plain(title), loc="left", color=INK, fontsize=11, fontweight="bold", pad=8 + 11 * len(lines))
     ax.annotate(
@@ -47,6 +48,13 @@ def label(ax: Axes, title: str, caption: str, x: str, y: str, room: float = 0.85
         linespacing=1.2,
     )
     return ax
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure that the axes belong to, also where it has parts."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def plain(text: str, most: int = 60) -> str:

@@ -12,16 +12,16 @@ from bayes_irsl.report import page
 MEAN = {
     "1pl": "logit μ<sub>sj</sub> = a (θ<sub>s</sub> − b<sub>j</sub>), one discrimination a for all items",
     "2pl": "logit μ<sub>sj</sub> = a<sub>j</sub> (θ<sub>s</sub> − b<sub>j</sub>), a<sub>j</sub> &gt; 0",
-    "3pl": "μ<sub>sj</sub> = c<sub>j</sub> + (1 − c<sub>j</sub>) sigmoid(a<sub>j</sub> (θ<sub>s</sub> − b<sub>j</sub>)), "
-    "a<sub>j</sub> &gt; 0",
+    "3pl": "μ<sub>sj</sub> = c<sub>j</sub> + (1 − c<sub>j</sub>) "
+    "sigmoid(a<sub>j</sub> (θ<sub>s</sub> − b<sub>j</sub>)), a<sub>j</sub> &gt; 0",
 }
 ANSWER = {
     "bernoulli": "y<sub>sj</sub> ~ Bernoulli(μ<sub>sj</sub>)",
     "binomial": "y<sub>sj</sub> ~ Binomial(n<sub>sj</sub>, μ<sub>sj</sub>)",
     "beta-binomial": "y<sub>sj</sub> ~ Beta-binomial(n<sub>sj</sub>, μ<sub>sj</sub> φ, (1 − μ<sub>sj</sub>) φ)",
     "beta": "y<sub>sj</sub> ~ Beta(μ<sub>sj</sub> φ, (1 − μ<sub>sj</sub>) φ)",
-    "ordered-beta": "y<sub>sj</sub> = 0 with probability sigmoid(−logit μ<sub>sj</sub> − k<sub>0</sub>), 1 with probability "
-    "sigmoid(logit μ<sub>sj</sub> − k<sub>1</sub>), else ~ Beta(μ<sub>sj</sub> φ, (1 − μ<sub>sj</sub>) φ)",
+    "ordered-beta": "y<sub>sj</sub> = 0 with probability sigmoid(−logit μ<sub>sj</sub> − k<sub>0</sub>), 1 with "
+    "probability sigmoid(logit μ<sub>sj</sub> − k<sub>1</sub>), else ~ Beta(μ<sub>sj</sub> φ, (1 − μ<sub>sj</sub>) φ)",
     "zero-one-beta": "y<sub>sj</sub> is 0 or 1 with a probability of its own, else ~ "
     "Beta(μ<sub>sj</sub> φ, (1 − μ<sub>sj</sub>) φ)",
 }

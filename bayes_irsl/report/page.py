@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bayes_irsl.plots.style import figure_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -19,8 +21,8 @@ MARKS = {"PASS": "✓", "REVIEW": "!", "FAIL": "✗"}
 
 # Every rule stands under .bayes-irsl, so that a report shown in a notebook leaves the notebook's own look alone.
 STYLE = """
-.bayes-irsl{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:#222;background:#fff;max-width:62rem;
- margin:0 auto;padding:1rem;overflow-wrap:break-word}
+.bayes-irsl{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:#222;background:#fff;
+ max-width:62rem;margin:0 auto;padding:1rem;overflow-wrap:break-word}
 .bayes-irsl h1{font-size:1.6rem;margin:.2rem 0}
 .bayes-irsl h2{font-size:1.2rem;margin:2rem 0 .5rem;border-bottom:1px solid #ddd;padding-bottom:.2rem}
 .bayes-irsl h3{font-size:1rem;margin:1.2rem 0 .3rem}
@@ -84,11 +86,12 @@ def number(value: Any, digits: int = 2) -> str:
         return "yes" if value else ""
     if isinstance(value, int | np.integer):
         return f"{value:,}"
-    if isinstance(value, float | np.floating):
-        if value != 0 and abs(value) < 10.0**-digits:
-            return f"{value:.1e}"
-        return f"{value:,.{digits}f}" if abs(value) < 1e4 else f"{value:.3g}"
-    return str(value)
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    exact = float(value)
+    if exact != 0 and abs(exact) < 10.0**-digits:
+        return f"{exact:.1e}"
+    return f"{exact:,.{digits}f}" if abs(exact) < 1e4 else f"{exact:.3g}"
 
 
 def with_interval(mean: Any, lower: Any, upper: Any, digits: int = 2) -> list[str]:
@@ -98,10 +101,25 @@ def with_interval(mean: Any, lower: Any, upper: Any, digits: int = 2) -> list[st
         largest = max(abs(m), abs(low), abs(high))
         decimals = digits if largest >= 10.0**-digits else digits + 3
         style = f",.{decimals}f" if largest < 1e5 else ".3g"
+        # adding 0 turns -0.0 into 0.0
+        m, low, high = (round(v, decimals) + 0.0 for v in (m, low, high))
         return f"{m:{style}} [{low:{style}}, {high:{style}}]"
 
     rows = zip(mean, lower, upper, strict=True)
     return [text(float(m), float(a), float(b)) if np.isfinite(m) else "–" for m, a, b in rows]
+
+
+def merge_intervals(frame: pd.DataFrame, digits: int = 2) -> pd.DataFrame:
+    """Columns x, x_lower, x_upper (or x, lower, upper) become one column x of "0.52 [0.31, 0.73]"."""
+    out = frame.copy()
+    named = [c.removesuffix("_lower") for c in frame.columns if str(c).endswith("_lower")]
+    pairs = [(name, f"{name}_lower", f"{name}_upper") for name in named]
+    if "lower" in frame.columns:
+        pairs.append((frame.columns[list(frame.columns).index("lower") - 1], "lower", "upper"))
+    for name, lower, upper in pairs:
+        out[name] = with_interval(frame[name], frame[lower], frame[upper], digits)
+        out = out.drop(columns=[lower, upper])
+    return out
 
 
 def table(frame: pd.DataFrame, caption: str = "", *, index: str | None = None, digits: int = 2) -> str:
@@ -142,7 +160,7 @@ def figure(ax: Axes, alt: str, *, full: bool = False) -> str:
     with warnings.catch_warnings():
         # names in scripts that the plot's font lacks are shown as boxes; the tables have them in full
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        ax.get_figure().savefig(data, format="png", dpi=110, facecolor="white", pil_kwargs={"optimize": True})
+        figure_of(ax).savefig(data, format="png", dpi=110, facecolor="white", pil_kwargs={"optimize": True})
     code = base64.b64encode(data.getvalue()).decode("ascii")
     kind = ' class="full"' if full else ""
     return f'<figure{kind}><img alt="{escape(alt)}" src="data:image/png;base64,{code}"></figure>'
