@@ -62,6 +62,7 @@ def main(arguments: list[str] | None = None) -> pd.DataFrame:
     print(
         f"The bank's 90 % interval holds {inside / n:.2f} [{low:.2f}, {high:.2f}] of the {n} scores (Jeffreys, 90 %)."
     )
+    print("An illustration, no validation: abilities by operation were chosen after a look at these very scores.")
     print(f"Checks of the fit to {name}: {verdict}. Written: {files[0]}, {files[1]}")
     return scores
 
