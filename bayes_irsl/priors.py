@@ -135,6 +135,8 @@ class ItemPriors:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ItemPriors:
         """Inverse of :meth:`to_dict`."""
-        return cls(
-            **{k: Prior(v["family"], tuple(v["parameters"])) if isinstance(v, dict) else v for k, v in values.items()}
-        )
+        read: dict[str, Any] = {
+            name: Prior(value["family"], tuple(value["parameters"])) if isinstance(value, dict) else value
+            for name, value in values.items()
+        }
+        return cls(**read)

@@ -138,10 +138,10 @@ def additive_logit(responses: Responses, ridge: float = 1e-3) -> LogitTable:
     table = LogitTable(np.zeros(responses.n_subjects), np.zeros(responses.n_items))
     if responses.kind == "binary":
         return _fit_logits(responses, table, ridge)
-    table = replace(table, log_phi=2.0)
+    log_phi = 2.0
     for _ in range(50):
-        table = _fit_logits(responses, table, ridge)
-        before, eta = table.log_phi, table.logit(responses)
+        table = _fit_logits(responses, replace(table, log_phi=log_phi), ridge)
+        before, eta = log_phi, table.logit(responses)
         near = (max(before - 1, LOG_PHI_RANGE[0]), min(before + 1, LOG_PHI_RANGE[1]))
         best = minimize_scalar(
             lambda v, eta=eta: -_log_density(responses, eta, v).sum(),
@@ -149,10 +149,10 @@ def additive_logit(responses: Responses, ridge: float = 1e-3) -> LogitTable:
             method="bounded",
             options={"xatol": 1e-3},
         )
-        table = replace(table, log_phi=float(best.x))
-        if abs(best.x - before) < 2e-3:
+        log_phi = float(best.x)
+        if abs(log_phi - before) < 2e-3:
             break
-    return table
+    return replace(table, log_phi=log_phi)
 
 
 def _fit_logits(responses: Responses, table: LogitTable, ridge: float) -> LogitTable:
@@ -206,7 +206,7 @@ def tuned(
 
 def _log_density(responses: Responses, eta: np.ndarray, log_phi: float | None) -> np.ndarray:
     """Log density of each answer; for probabilities that of the value itself, not of an interval about it."""
-    if responses.kind != "probability":
+    if responses.kind != "probability" or log_phi is None:
         return log_score(responses, eta, log_phi)
     y, phi = responses.answer.astype(float), np.exp(log_phi)
     alpha, beta = phi * expit(eta), phi * expit(-eta)
@@ -234,5 +234,5 @@ def _slope_and_information(
 
 
 def _log_choose(responses: Responses) -> np.ndarray:
-    y, n = responses.answer.astype(float), responses.trials
+    y, n = responses.answer.astype(float), np.asarray(responses.trials, float)
     return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
