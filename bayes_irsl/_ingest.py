@@ -147,7 +147,7 @@ def _pool(
     if policy == "mean":
         if kind == "count":
             raise InputError("duplicates='mean' is for probabilities; counts add up: duplicates='sum'.")
-        mean = check.narrow(total / size)[0]
+        mean = check.narrow(total / size)
         return mean, None, "binary" if kind == "binary" and np.isin(mean, (0, 1)).all() else "probability"
     if kind == "probability":
         raise InputError("duplicates='sum' is for counts and 0/1 answers; for probabilities say duplicates='mean'.")
@@ -155,12 +155,6 @@ def _pool(
     if trials.max() > check.MAX_TRIALS:
         raise InputError(f"repeats add up to {trials.max():g} trials; at most {check.MAX_TRIALS:,} can be held.")
     return total.astype(np.float32), trials, "count"
-
-
-def nudge_note(nudged: int) -> list[str]:
-    if not nudged:
-        return []
-    return [f"{nudged:,} probabilities nearer to 0 or 1 than float32 can tell were moved to the nearest inside."]
 
 
 def align(

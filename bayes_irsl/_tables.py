@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from bayes_irsl import _validate as check
-from bayes_irsl._ingest import Cells, Described, Options, align, finish, given_frame, nudge_note
+from bayes_irsl._ingest import Cells, Described, Options, align, finish, given_frame
 from bayes_irsl.errors import InputError
 
 _BLOCK_CELLS = 1_000_000
@@ -64,7 +64,7 @@ def long_table(
     item_frame, item_rows = align(what, items, item_known, "item")
 
     kept = np.flatnonzero(~np.isnan(values))
-    values, nudged = check.narrow(values[kept])
+    values = check.narrow(values[kept])
     locate = locate_in(name)
     cells = Cells(
         subject_rows[subject_codes[kept]],
@@ -73,7 +73,7 @@ def long_table(
         None if counts is None else counts[kept],
         lambda i: locate(int(kept[i])),
     )
-    notes += subject_notes + item_notes + nudge_note(nudged)
+    notes += subject_notes + item_notes
     return finish(cells, subject_frame, item_frame, options, notes)
 
 
@@ -92,11 +92,11 @@ def wide_table(
     item_frame, item_rows = align(what, items, col_known, "item")
     counts = None if trials is None else _wide_trials(trials, values.shape, who, what)
 
-    cells, absent, nudged = _unroll(values, counts, subject_rows, item_rows, options)
+    cells, absent = _unroll(values, counts, subject_rows, item_rows, options)
     cells.locate = lambda i: (
         f"row {str(subject_frame.index[cells.subject[i]])!r}, column {str(item_frame.index[cells.item[i]])!r}"
     )
-    notes = options.missing_notes(absent, values.size) + nudge_note(nudged)
+    notes = options.missing_notes(absent, values.size)
     return finish(cells, subject_frame, item_frame, options, notes)
 
 
@@ -271,21 +271,20 @@ def _unroll(
     subject_rows: np.ndarray,
     item_rows: np.ndarray,
     options: Options,
-) -> tuple[Cells, int, int]:
+) -> tuple[Cells, int]:
     """Present cells in row order, a block of rows at a time so that no second full table arises."""
     step = max(1, _BLOCK_CELLS // values.shape[1])
     parts: dict[str, list[np.ndarray]] = {"subject": [], "item": [], "answer": [], "trials": []}
-    absent = nudged = 0
+    absent = 0
     for start in range(0, values.shape[0], step):
         rows = slice(start, start + step)
         block_counts = None if counts is None else counts[rows].astype(np.float64)
         block, without = options.settle(values[rows].astype(np.float64), block_counts)
         present = ~np.isnan(block)
-        narrowed, moved = check.narrow(block[present])
-        absent, nudged = absent + without, nudged + moved
+        absent += without
         parts["subject"].append(np.repeat(subject_rows[rows], present.sum(axis=1)))
         parts["item"].append(np.broadcast_to(item_rows, block.shape)[present])
-        parts["answer"].append(narrowed)
+        parts["answer"].append(check.narrow(block[present]))
         if block_counts is not None:
             parts["trials"].append(block_counts[present])
 
@@ -293,4 +292,4 @@ def _unroll(
         return np.concatenate(parts.pop(name))
 
     trials = whole("trials") if counts is not None else None
-    return Cells(whole("subject"), whole("item"), whole("answer"), trials, str), absent, nudged
+    return Cells(whole("subject"), whole("item"), whole("answer"), trials, str), absent

@@ -18,8 +18,6 @@ SUBJECT_COLUMNS = ("family", "compute", "date", "run", "params", "tokens")
 ITEM_COLUMNS = ("benchmark", "category", "chance", "n_options")
 _POSITIVE = ("compute", "params", "tokens", "n_options")
 _TEXT = ("family", "run", "benchmark", "category")
-_TINY = np.finfo(np.float32).tiny
-_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 MAX_TRIALS = 2**24  # beyond it float32 cannot count one by one
 
 Locate = Callable[[int], str]
@@ -138,14 +136,11 @@ def check_codes(codes: object) -> tuple[object, ...]:
     return listed
 
 
-def narrow(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """float32 copy in which nothing strictly between 0 and 1 lands on 0 or 1; and how many were kept off."""
+def narrow(values: np.ndarray) -> np.ndarray:
+    """float32 where that loses nothing (0/1, counts), else float64: 1 - 1e-12 is no 1."""
     with np.errstate(over="ignore", under="ignore"):
         out = values.astype(np.float32)
-    low = (values > 0) & (out < _TINY)
-    high = (values < 1) & (out >= 1)
-    out[low], out[high] = _TINY, _BELOW_ONE
-    return out, int(low.sum() + high.sum())
+    return out if np.array_equal(out, values, equal_nan=True) else values.astype(np.float64)
 
 
 def check_labels(labels: Any, what: str) -> np.ndarray:

@@ -29,7 +29,7 @@ class Responses:
     ----------
     subject_index, item_index : int32 (n_obs,)
         Row of `subjects` and of `items` that each answer belongs to.
-    answer : float32 (n_obs,)
+    answer : float32 (n_obs,), or float64 where float32 would round
         0 or 1 ("binary"), number of successes ("count"), or a value in [0, 1] ("probability").
     trials : int32 (n_obs,) or None
         Trials behind each count; None for the other kinds.
@@ -177,7 +177,7 @@ class Responses:
 
     @property
     def rate(self) -> np.ndarray:
-        """Answers as shares in [0, 1]: float32 (n_obs,)."""
+        """Answers as shares in [0, 1], (n_obs,)."""
         return self.answer if self.trials is None else self.answer / self.trials.astype(np.float32)
 
     def select(self, subjects: Any = None, items: Any = None) -> Responses:
@@ -284,11 +284,11 @@ class Responses:
         return _frozen(columns.data), _frozen(columns.indptr.astype(np.int64))
 
     def dense(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Answers as float32 (subjects, items) with NaN where there is none, and trials (0 there) or None."""
+        """Answers (subjects, items) with NaN where there is none, and trials (0 there) or None."""
         shape = (self.n_subjects, self.n_items)
         if self.is_complete:
             return self.answer.reshape(shape), None if self.trials is None else self.trials.reshape(shape)
-        answer = np.full(shape, np.nan, dtype=np.float32)
+        answer = np.full(shape, np.nan, dtype=self.answer.dtype)
         answer[self.subject_index, self.item_index] = self.answer
         if self.trials is None:
             return answer, None
@@ -356,7 +356,7 @@ class Responses:
         return cls(
             dataset["subject_index"].to_numpy().astype(np.int32),
             dataset["item_index"].to_numpy().astype(np.int32),
-            dataset["answer"].to_numpy().astype(np.float32),
+            dataset["answer"].to_numpy(),
             dataset["trials"].to_numpy().astype(np.int32) if "trials" in dataset else None,
             str(dataset.attrs["kind"]),
             tables["subject"],

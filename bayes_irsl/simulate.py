@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import expit
 
-from bayes_irsl import _ingest, _validate
+from bayes_irsl import _validate
 from bayes_irsl._like import LIKE
 from bayes_irsl.errors import InputError
 from bayes_irsl.responses import Responses
@@ -131,7 +131,7 @@ def simulate_responses(
     items = pd.DataFrame({"benchmark": names[benchmark].astype(object)}, index=_labels("item", n_items))
     if curve == "3pl":
         items["chance"] = item["c"]
-    notes = [f"simulated: {likelihood}, {curve}, seed {seed}.", *_ingest.nudge_note(nudged)]
+    notes = [f"simulated: {likelihood}, {curve}, seed {seed}.", *_nudge_note(nudged)]
     responses = Responses(
         **cells,
         kind=KINDS[likelihood],
@@ -321,7 +321,7 @@ def _draw(
     rng_missing: np.random.Generator,
 ) -> tuple[dict[str, Any], int]:
     """Cells of Responses, a block of subjects at a time so that memory goes with the answers; and how many
-    probabilities float32 could not tell from 0 or 1."""
+    probabilities stand at the last number before 0 or 1, where their draws underflowed."""
     n_items = item["a"].size
     step = max(1, _BLOCK_CELLS // n_items)
     parts: dict[str, list[np.ndarray]] = {"subject_index": [], "item_index": [], "answer": [], "trials": []}
@@ -337,15 +337,21 @@ def _draw(
         floor = item["c"][col]
         mean, rest = floor + (1 - floor) * expit(eta), (1 - floor) * expit(-eta)
         trials = None if counts is None else counts[row, col].astype(np.int32)
-        answer, moved = _validate.narrow(_answers(likelihood, rng, mean, rest, item["phi"][col], trials, extra))
-        nudged += moved
+        answer = _answers(likelihood, rng, mean, rest, item["phi"][col], trials, extra)
+        nudged += int(np.isin(answer, _INSIDE).sum())
         parts["subject_index"].append(row.astype(np.int32))
         parts["item_index"].append(col.astype(np.int32))
-        parts["answer"].append(answer)
+        parts["answer"].append(_validate.narrow(answer))
         if trials is not None:
             parts["trials"].append(trials)
     cells: dict[str, Any] = {name: np.concatenate(parts.pop(name)) for name in list(parts)[:3]}
     return {**cells, "trials": np.concatenate(parts["trials"]) if counts is not None else None}, nudged
+
+
+def _nudge_note(nudged: int) -> list[str]:
+    if not nudged:
+        return []
+    return [f"{nudged:,} probabilities nearer to 0 or 1 than float64 can tell stand at the nearest number inside."]
 
 
 def _answers(

@@ -65,7 +65,7 @@ def test_likelihood_of_program_equals_sum_over_items(name, missing):
     s, raw = raw_draw(task)
     cells, data = task.cells()
     sites = {k: v[0] for k, v in to_sites(task, s, raw).items()}
-    model = model_of(task, s)
+    model = model_of(task.spec, s.n_dimensions)
     trace = numpyro.handlers.trace(numpyro.handlers.substitute(model, sites)).get_trace(cells, data)
     program = float(trace["answer"]["fn"].log_prob(trace["answer"]["value"]).sum())
     x = jnp.stack([jnp.asarray(raw.items[n][0], jnp.float32) for n in s.item_names], -1)
@@ -84,7 +84,7 @@ def test_prior_of_program_differs_from_structure_by_a_constant():
     s, raw = raw_draw(task, n=5)
     cells, data = task.cells()
     sites = to_sites(task, s, raw)
-    model = model_of(task, s)
+    model = model_of(task.spec, s.n_dimensions)
     h = jnp.asarray(raw._free(s), jnp.float32)
     x = jnp.stack([jnp.asarray(raw.items[n], jnp.float32) for n in s.item_names], -1)
     differences = []
@@ -121,7 +121,7 @@ def test_program_simulates_when_no_data_are_given(name):
     task = task_of(name)
     s = structure(task)
     cells, _ = task.cells()
-    draw = numpyro.infer.Predictive(model_of(task, s), num_samples=50)(jax.random.key(0), cells)
+    draw = numpyro.infer.Predictive(model_of(task.spec, s.n_dimensions), num_samples=50)(jax.random.key(0), cells)
     answer = np.asarray(draw["answer"])
     assert answer.shape == (50, 9, 6)
     assert np.isfinite(answer).all()

@@ -101,7 +101,7 @@ def test_beta_answers_never_touch_the_boundary():
     """BETA-02: also where the precision is so low that draws underflow; how many is said."""
     responses, _ = simulate_responses(50, 50, likelihood="beta", phi=0.01, mean_intercept=3.0)
     assert ((responses.answer > 0) & (responses.answer < 1)).all()
-    assert "nearer to 0 or 1 than float32" in responses.notes[1]
+    assert "nearer to 0 or 1 than float64" in responses.notes[1]
 
 
 def test_truth_spreads_and_benchmarks():

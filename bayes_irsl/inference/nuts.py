@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,22 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions.transforms import ZeroSumTransform
-from numpyro.infer import MCMC, NUTS
-from numpyro.infer.util import unconstrain_fn
+from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl.cells import Problem
+from bayes_irsl.inference.centring import partly_centred, shares_of, unconstrained
+from bayes_irsl.inference.chains import Settings, run_chains
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Structure
 from bayes_irsl.models import item_response as models
+from bayes_irsl.spec import ItemResponse
 
 Array = Any
-EXTRA = ("potential_energy", "diverging", "num_steps", "accept_prob", "energy", "adapt_state.step_size")
 
 
-def model_of(problem: Problem, s: Structure) -> Any:
-    """The NumPyro model of a spec, as a function of (cells, data)."""
-    spec = problem.spec
-    if s.n_dimensions == 1:
+def model_of(spec: ItemResponse, n_dimensions: int) -> Callable[..., None]:
+    """The NumPyro model of a resolved spec, as a function of (cells, data)."""
+    if n_dimensions == 1:
         abilities = models.one_ability
     elif spec.dependence == "testlet":
         abilities = models.testlet_abilities
@@ -41,6 +43,26 @@ def model_of(problem: Problem, s: Structure) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class Potential:
+    """Minus the log density of a spec's partly centred program; ``data`` is (cells, data, shares by site)."""
+
+    spec: ItemResponse
+    n_dimensions: int
+
+    def __call__(self, z: dict[str, Array], data: tuple[Any, Any, dict[str, Array]]) -> Array:
+        cells, answers, shares = data
+        return potential_energy(self._program(shares), (cells, answers), {}, z)
+
+    def sites(self, z: dict[str, Array], data: tuple[Any, Any, dict[str, Array]]) -> dict[str, Array]:
+        """Values of the plain program's sites."""
+        cells, answers, shares = data
+        return constrain_fn(self._program(shares), (cells, answers), {}, z, return_deterministic=True)
+
+    def _program(self, shares: dict[str, Array]) -> Callable[..., None]:
+        return partly_centred(model_of(self.spec, self.n_dimensions), shares)
+
+
 def nuts(
     problem: Problem,
     s: Structure,
@@ -54,42 +76,50 @@ def nuts(
     max_tree_depth: int,
     progress: bool,
 ) -> tuple[RawDraws, dict[str, np.ndarray]]:
-    """Sample; ``start`` are draws of an approximation that set the starting points and the diagonal metric."""
-    model = model_of(problem, s)
-    cells, data = problem.cells()
-    sites = to_sites(problem, s, start)
-    free = jax.vmap(lambda site: unconstrain_fn(model, (cells, data), {}, site))(sites)
+    """Sample; ``start`` are draws of an approximation that set starting points, diagonal metric and centring."""
+    potential = Potential(problem.spec, s.n_dimensions)
+    cells, answers = problem.cells()
+    free, shares = _unconstrained_start(potential, to_sites(problem, s, start), cells, answers)
     variance = ravel_pytree(jax.tree.map(lambda v: jnp.var(v, 0), free))[0]
     rng = np.random.default_rng([seed, 2])
     chosen = rng.choice(len(start.theta), chains, replace=len(start.theta) < chains)
-    kernel = NUTS(
-        model,
-        inverse_mass_matrix=jnp.maximum(variance, 1e-10),
-        adapt_mass_matrix=False,
-        target_accept_prob=target_accept,
-        max_tree_depth=max_tree_depth,
+    data = (cells, answers, shares)
+    result = run_chains(
+        potential,
+        jax.tree.map(lambda v: v[chosen], free),
+        jnp.maximum(variance, 1e-10),
+        data,
+        Settings(warmup, target_accept, max_tree_depth),
+        key=jax.random.key(seed),
+        draws=draws,
+        progress=progress,
     )
-    mcmc = MCMC(
-        kernel,
-        num_warmup=warmup,
-        num_samples=draws,
-        num_chains=chains,
-        chain_method="vectorized",
-        progress_bar=progress,
-        jit_model_args=True,
-    )
-    init = jax.tree.map(lambda v: v[chosen] if chains > 1 else v[chosen[0]], free)
-    mcmc.run(jax.random.key(seed), cells, data, init_params=init, extra_fields=EXTRA)
-    stats = {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
-    return from_sites(problem, s, mcmc.get_samples()), {
+    stats = result.stats
+    z = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), result.draws)
+    return from_sites(problem, s, _sites(potential, z, data)), {
         "lp": -stats["potential_energy"],
         "diverging": stats["diverging"],
         "n_steps": stats["num_steps"],
         "tree_depth": np.ceil(np.log2(stats["num_steps"] + 1)).astype(int),
         "acceptance_rate": stats["accept_prob"],
         "energy": stats["energy"],
-        "step_size": stats["adapt_state.step_size"],
+        "step_size": stats["step_size"],
     }
+
+
+@partial(jax.jit, static_argnames=("potential",))
+def _unconstrained_start(
+    potential: Potential, sites: dict[str, Array], cells: Any, answers: Any
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Draws by site as unconstrained parameters (n, ...), and how far each site is centred."""
+    model = model_of(potential.spec, potential.n_dimensions)
+    shares = shares_of(model, (cells, answers), sites)
+    return unconstrained(model, shares, (cells, answers), sites), shares
+
+
+@partial(jax.jit, static_argnames=("potential",))
+def _sites(potential: Potential, z: dict[str, Array], data: Any) -> dict[str, Array]:
+    return jax.lax.map(lambda z: potential.sites(z, data), z)
 
 
 def to_sites(problem: Problem, s: Structure, raw: RawDraws) -> dict[str, Array]:
