@@ -162,9 +162,7 @@ def test_edges_are_reported_with_the_table_of_other_rules():
     theta, b = rng.normal(size=20), rng.normal(size=10)
     table = np.round(simulate(theta, np.ones(10), b, "beta", phi=5.0, rng=rng), 1)
     fit = fit_of(table, theta, np.ones(10), b, phi=5.0, spec=ItemResponse(likelihood="beta", squeeze=200))
-    plain = Outline(asked(fit) + Report(fit)._edges()).text
-    assert "squeezed with n = 200" in plain
-    assert "boundary_sensitivity(fit)" in plain
+    assert "squeezed with n = 200" in Outline(asked(fit)).text
     other = pd.DataFrame(
         {
             "edge_answers": 9,
@@ -178,6 +176,49 @@ def test_edges_are_reported_with_the_table_of_other_rules():
     text = Outline(Report(fit, boundary=other)._edges()).text
     assert "9.00 [8.00, 10.00]" in text
     assert "other rules for exact 0 and 1" in text
+
+
+@pytest.fixture(scope="module")
+def rounded():
+    """Probabilities rounded to tenths, some of them exact 0 or 1, and their fit under the rule that "auto" takes."""
+    rng = np.random.default_rng(0)
+    mean = 1 / (1 + np.exp(rng.normal(size=12) - 2 * rng.normal(size=(16, 1))))
+    table = np.round(rng.beta(8 * mean, 8 * (1 - mean)), 1)
+    assert np.isin(table, (0, 1)).sum() > 10
+    return bi.fit(ItemResponse(), bi.Responses.from_wide(table), seed=0, draws=200)
+
+
+def test_beta_02_the_report_prints_by_itself_what_other_rules_change(rounded):
+    """BETA-02: the rule, its n, the exact 0 and 1, and the precision and abilities under every other rule."""
+    report = rounded.report()
+    edges = int(np.isin(rounded.responses.answer, (0, 1)).sum())
+    table = report.boundary
+    assert list(table.index) == ["ordered-beta", "zero-one-beta", "squeeze, n = 192", "squeeze, n = 1,000"]
+    assert (table["edge_answers"] == edges).all()
+    assert table.loc["ordered-beta", "phi_lower"] > table.loc["squeeze, n = 192", "phi_upper"]
+    assert table.loc["squeeze, n = 192", "phi"] > table.loc["squeeze, n = 1,000", "phi"]
+    for text in (repr(report), Outline(report.html).text):
+        assert "other rules for exact 0 and 1" in text
+        for rule, row in table.iterrows():
+            assert rule in text
+            assert f"{row['phi']:.2f} [{row['phi_lower']:.2f}, {row['phi_upper']:.2f}]" in text
+
+
+@pytest.mark.parametrize("limit", ["MOST_ANSWERS", "MOST_ABILITIES"])
+def test_beta_02_where_refits_take_long_the_report_names_the_call(rounded, monkeypatch, limit):
+    """BETA-02: nothing is refitted unasked in a large table; the one call that does it is named."""
+    monkeypatch.setattr(f"bayes_irsl.diagnostics.boundary.{limit}", 10)
+    monkeypatch.setattr("bayes_irsl.report.boundary_sensitivity", lambda *a, **k: pytest.fail("refitted unasked"))
+    report = rounded.report()
+    assert report.boundary is None
+    for text in (repr(report), Outline(report._edges()).text):
+        assert "bayes_irsl.diagnostics.boundary_sensitivity(fit)" in text
+
+
+def test_reports_without_exact_0_and_1_refit_nothing(monkeypatch):
+    monkeypatch.setattr("bayes_irsl.report.boundary_sensitivity", lambda *a, **k: pytest.fail("refitted unasked"))
+    for likelihood in ("bernoulli", "beta-binomial", "beta"):
+        assert "other rules" not in repr(Report(ordinary_fit(12, 8, likelihood=likelihood)))
 
 
 def test_large_tables_stay_short():

@@ -11,6 +11,9 @@ import pandas as pd
 
 from bayes_irsl.diagnostics.verdicts import Check
 
+# Up to here the other rules are fitted unasked. Laplace holds a dense matrix over the abilities, hence the second.
+MOST_ANSWERS, MOST_ABILITIES = 200_000, 1_000
+
 
 def boundary_check(fit: Any) -> Check:
     """Names the rule for exact 0 and 1, and the number of answers that it decides about."""
@@ -29,13 +32,25 @@ def boundary_check(fit: Any) -> Check:
             "REVIEW",
             zeros + ones,
             f"{counts}; all answers were squeezed to (y (n - 1) + 0.5) / n with n = {spec.squeeze:,}.",
-            "The squeeze decides about the precision: see boundary_sensitivity(fit), or use likelihood='ordered-beta'.",
+            "The squeeze decides about the precision: see the table of other rules, boundary_sensitivity(fit), or "
+            "use likelihood='ordered-beta'.",
         )
     text = {
         "ordered-beta": "each end has a cutpoint on the same logit (ordered beta)",
         "zero-one-beta": "each end has its own probability (zero-one-inflated beta)",
     }[spec.likelihood]
     return Check("exact 0 and 1", "PASS", zeros + ones, f"{counts}; {text}, learned from the answers.")
+
+
+def needs_a_rule(fit: Any) -> bool:
+    """Whether there are exact 0 or 1 among probabilities, so that the rule for them matters."""
+    return fit.responses.kind == "probability" and bool(np.isin(fit.responses.answer, (0, 1)).any())
+
+
+def is_cheap(fit: Any) -> bool:
+    """Whether :func:`boundary_sensitivity` takes no longer than a report may."""
+    abilities = fit.tree["posterior"].dataset["theta"][0, 0].size
+    return fit.responses.n_obs <= MOST_ANSWERS and abilities <= MOST_ABILITIES
 
 
 def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, seed: int = 0) -> pd.DataFrame:
@@ -53,7 +68,8 @@ def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, see
     -------
     DataFrame
         One row a rule: answers at an edge, posterior mean of phi and its 90 % equal-tailed interval, largest change
-        of a posterior mean ability against the given fit in units of its posterior sd, and rank correlation.
+        of a posterior mean ability against the given fit in units of its posterior sd, rank correlation, and whether
+        the fit converged.
     """
     from bayes_irsl.fitting import fit as run
 
@@ -96,4 +112,5 @@ def _row(fit: Any, theta: np.ndarray, base: np.ndarray, spread: np.ndarray) -> d
         "phi_upper": float(high),
         "largest_shift_sd": float(np.max(np.abs(theta - base) / spread)),
         "rank_correlation": float(rank),
+        "converged": bool(fit.diagnostics.get("converged", True)),
     }

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from bayes_irsl import plots
-from bayes_irsl.diagnostics import Diagnostics, Predictive, diagnose, replicate
+from bayes_irsl.diagnostics import Diagnostics, Predictive, boundary_sensitivity, diagnose, replicate
+from bayes_irsl.diagnostics.boundary import is_cheap, needs_a_rule
 from bayes_irsl.errors import InputError
 from bayes_irsl.report import page, sections
 from bayes_irsl.report.model import equations, priors
@@ -26,7 +27,8 @@ class Report:
     ----------
     fit : Fit
     boundary : DataFrame, optional
-        What other rules for exact 0 and 1 would change, from ``diagnostics.boundary_sensitivity(fit)``.
+        What other rules for exact 0 and 1 would change, from ``diagnostics.boundary_sensitivity(fit)``. Where there are
+        exact 0 or 1 among probabilities and the refits are cheap, the report makes it by itself.
     tables : mapping of title to DataFrame, optional
         Further results to show after those of the fit, such as scores of new subjects; ``frame.attrs["caption"]`` is
         printed above.
@@ -42,7 +44,7 @@ class Report:
         tables: Mapping[str, pd.DataFrame] | None = None,
         seed: int = 0,
     ) -> None:
-        self.fit, self.boundary, self.tables, self.seed = fit, boundary, dict(tables or {}), seed
+        self.fit, self.given_boundary, self.tables, self.seed = fit, boundary, dict(tables or {}), seed
 
     @cached_property
     def predictive(self) -> Predictive:
@@ -53,6 +55,13 @@ class Report:
     def diagnostics(self) -> Diagnostics:
         """All checks."""
         return diagnose(self.fit, seed=self.seed, predictive=self.predictive)
+
+    @cached_property
+    def boundary(self) -> pd.DataFrame | None:
+        """What other rules for exact 0 and 1 would change; None where there are none, or the refits are not cheap."""
+        if self.given_boundary is None and needs_a_rule(self.fit) and is_cheap(self.fit):
+            return boundary_sensitivity(self.fit, seed=self.seed)
+        return self.given_boundary
 
     @property
     def verdict(self) -> str:
@@ -76,7 +85,10 @@ class Report:
         return self._fragment
 
     def __repr__(self) -> str:
-        return repr(self.diagnostics)
+        text = repr(self.diagnostics)
+        if self.boundary is not None:
+            return f"{text}\n{EDGES_CAPTION}\n{edges_table(self.boundary).to_string(float_format='%.2f')}"
+        return f"{text}\n{sensitivity(self.fit)}" if needs_a_rule(self.fit) else text
 
     @cached_property
     def _fragment(self) -> str:
@@ -116,11 +128,10 @@ class Report:
         check = self.diagnostics["exact 0 and 1"]
         text = f"<p>{escape(check.detail)}</p>"
         if self.boundary is None:
-            return text if check.value == 0 else f"{text}<p>{escape(SENSITIVITY)}</p>"
+            return f"{text}<p>{escape(sensitivity(self.fit))}</p>" if needs_a_rule(self.fit) else text
         return text + page.table(edges_table(self.boundary), EDGES_CAPTION)
 
 
-SENSITIVITY = "How much another rule moves: Report(fit, boundary=diagnostics.boundary_sensitivity(fit))."
 EDGES_CAPTION = (
     "The same answers under other rules for exact 0 and 1. phi: posterior mean [90 % equal-tailed interval]. Shift: "
     "largest change of a posterior mean ability against this fit, in its posterior sds."
@@ -132,6 +143,14 @@ def _headline(found: Diagnostics) -> str:
     if not bad:
         return f"all {len(found)} checks pass."
     return f"{len(bad)} of {len(found)} checks ask for a look: {escape(', '.join(check.name for check in bad))}."
+
+
+def sensitivity(fit: Any) -> str:
+    """The call that makes the table where the report does not make it unasked."""
+    return (
+        f"How much another rule moves was not worked out: refits of {fit.responses.n_obs:,} answers take long. "
+        "This call makes the table: bayes_irsl.diagnostics.boundary_sensitivity(fit)."
+    )
 
 
 def edges_table(boundary: pd.DataFrame) -> pd.DataFrame:
