@@ -27,6 +27,9 @@ _WHERE = {
     "load": "fitting",
     "ItemBank": "bank",
     "score": "scoring",
+    "ItemResponseTarget": "inference.sbc",
+    "simulation_based_calibration": "inference.sbc",
+    "calibration_check": "diagnostics.ranks",
     "link": "linking",
 }
 __all__ = sorted(_WHERE)

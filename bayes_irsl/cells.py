@@ -148,7 +148,7 @@ def problem(spec: ItemResponse, responses: Responses) -> Problem:
     ):
         if len(kept) < 2:
             raise InputError(f"{len(kept)} {name} with answers: at least 2 are needed to set a scale; {other} instead")
-    order, starts = responses.by_item()
+    order, _ = responses.by_item()
     new_subject = np.cumsum(by_subject > 0) - 1
     items = responses.items.iloc[kept_items]
     benchmark, benchmarks = _codes(items["benchmark"])

@@ -80,8 +80,8 @@ class Fit:
     def __repr__(self) -> str:
         p = self.tree.posterior
         return (
-            f"<Fit: {self.spec.curve} {self.spec.likelihood} by {self.method}, {self.responses.n_subjects:,} subjects x "
-            f"{self.responses.n_items:,} items, {p.sizes['chain']} chains x {p.sizes['draw']} draws>"
+            f"<Fit: {self.spec.curve} {self.spec.likelihood} by {self.method}, {self.responses.n_subjects:,} subjects "
+            f"x {self.responses.n_items:,} items, {p.sizes['chain']} chains x {p.sizes['draw']} draws>"
         )
 
 

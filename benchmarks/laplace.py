@@ -67,7 +67,8 @@ def compare(name: str, spec: bi.ItemResponse, responses: bi.Responses, draws: in
     ratios = {k: ours_flat[k].std(0) / nuts_flat[k].std(0) for k in SD_OF}
     for k, ratio in ratios.items():
         print(
-            f"{name} {k:10s} sd ratio: median {np.median(ratio):.3f}, 5-95 % {np.quantile(ratio, 0.05):.3f} to {np.quantile(ratio, 0.95):.3f}"
+            f"{name} {k:10s} sd ratio: median {np.median(ratio):.3f}, 5-95 % "
+            f"{np.quantile(ratio, 0.05):.3f} to {np.quantile(ratio, 0.95):.3f}"
         )
     out[f"sd_ratio_vs_nuts_median_low_{name}"] = min(float(np.median(r)) for r in ratios.values())
     out[f"sd_ratio_vs_nuts_median_high_{name}"] = max(float(np.median(r)) for r in ratios.values())
@@ -81,7 +82,8 @@ def compare(name: str, spec: bi.ItemResponse, responses: bi.Responses, draws: in
         noise = np.abs(np.quantile(nuts_flat[k][::2], LEVELS, axis=0) - np.quantile(nuts_flat[k][1::2], LEVELS, axis=0))
         noise_share = float((noise / nuts_flat[k].std(0) < 0.15).all(0).mean())
         print(
-            f"{name} {k}: quantiles match for {shares[-1]:.3f} of items; two halves of NUTS match each other for {noise_share:.3f}"
+            f"{name} {k}: quantiles match for {shares[-1]:.3f} of items; two halves of NUTS match each other for "
+            f"{noise_share:.3f}"
         )
     out[f"quantile_match_share_{name}"] = min(shares)
     hyper = {
@@ -108,7 +110,8 @@ def torch_measure(responses: bi.Responses, truth: object, ours_cpu: float | None
     """Ratio of CPU seconds to torch_measure's default maximum likelihood fit, and both errors of the means."""
     if not available() or ours_cpu is None:
         print(
-            "torch_measure: skipped (install the [bench] extra, or name an interpreter that has it in BENCH_TORCH_PYTHON)"
+            "torch_measure: skipped (install the [bench] extra, or name an interpreter that has it in "
+            "BENCH_TORCH_PYTHON)"
         )
         return {"cpu_seconds_ratio_vs_torch_measure_mle": None}
     theirs = fit_all(responses.dense()[0], [{"model": "BetaTwoPL"}])[0]

@@ -19,8 +19,9 @@ from bayes_irsl.distributions import AnswerDistribution
 from bayes_irsl.priors import ItemPriors, Prior
 
 
-def item_response(cells, data=None, *, abilities, curve, likelihood, precision="global", priors=ItemPriors()):
+def item_response(cells, data=None, *, abilities, curve, likelihood, precision="global", priors=None):
     """Logit of the mean = a * theta + intercept; answers scatter around the mean."""
+    priors = priors or ItemPriors()
     theta = abilities(cells, priors)
     eta = curve(theta, cells, priors)
     parameters = answer_parameters(likelihood, precision, cells, priors)

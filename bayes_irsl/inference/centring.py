@@ -1,9 +1,9 @@
-"""Partially centred parameters: between x ~ Normal(mean, sd), right where data speak, and x = mean + sd z, right where not.
+"""Partially centred parameters: x ~ Normal(mean, sd) is right where data speak, x = mean + sd z where they do not.
 
-x = mean + sd^(1 - c) (z - c mean) with z ~ Normal(c mean, sd^c): c = 1 is the centred form, c = 0 the other. The share c
-is I sd^2 / (1 + I sd^2) with I the information of the data on an element, read off an approximation, and sd at the low
-end of what is believed of it, because the funnel is there. Source: Papaspiliopoulos, Roberts & Skold (2007); Gorinova,
-Moore & Hoffman (2020).
+Between them x = mean + sd^(1 - c) (z - c mean) with z ~ Normal(c mean, sd^c): c = 1 is the centred form, c = 0 the
+other. The share c is I sd^2 / (1 + I sd^2) with I the information of the data on an element, read off an approximation,
+and sd at the low end of what is believed of it, because the funnel is there. Source: Papaspiliopoulos, Roberts & Skold
+(2007); Gorinova, Moore & Hoffman (2020).
 """
 
 from __future__ import annotations

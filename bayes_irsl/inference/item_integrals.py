@@ -1,8 +1,8 @@
 """Items integrated out: for a block of items, log integral p(y_j | x, theta, h) p(x | h) dx and its derivatives.
 
-Adaptive Gauss-Hermite quadrature around each item's mode (Naylor & Smith 1982; Pinheiro & Bates 1995). First derivatives
-follow Fisher's identity, second ones Louis' (1982): expected complete-data derivative, and the covariance of the
-complete-data score under the item's posterior.
+Adaptive Gauss-Hermite quadrature around each item's mode (Naylor & Smith 1982; Pinheiro & Bates 1995). First
+derivatives follow Fisher's identity, second ones Louis' (1982): expected complete-data derivative, and covariance of
+the complete-data score under the item's posterior.
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ SHIFT, SPREAD = 0.12, 0.25
 
 
 def laplace_draws(problem: Problem, fit: LaplaceFit, n_draws: int, seed: int) -> dict[str, np.ndarray]:
-    """Draws on the scale of fitting: theta (n, D, S), h (n, n_hyper), x (n, J, d); which items were resampled (J,); Gaussian log density (n,)."""
+    """Draws on the scale of fitting.
+
+    theta (n, D, S); h (n, n_hyper); x (n, J, d); resampled (J,): which items were; log_density (n,) of the Gaussian.
+    """
     s = fit.structure
     rng = np.random.default_rng(seed)
     free = ZeroSum(s.n_dimensions, problem.n_subjects)
