@@ -6,6 +6,7 @@ from typing import Any
 
 from bayes_irsl.diagnostics.boundary import boundary_check, boundary_sensitivity
 from bayes_irsl.diagnostics.dependence import dependence_check
+from bayes_irsl.diagnostics.held_out import compare_held_out
 from bayes_irsl.diagnostics.items import item_checks, residuals
 from bayes_irsl.diagnostics.predictive import Predictive, predictive_checks, replicate
 from bayes_irsl.diagnostics.sampler import sampler_checks
@@ -16,6 +17,7 @@ __all__ = [
     "Diagnostics",
     "Predictive",
     "boundary_sensitivity",
+    "compare_held_out",
     "diagnose",
     "replicate",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.curves import mean_logit, with_guessing
 from bayes_irsl.responses import Responses
+from bayes_irsl.spec import ItemResponse
 
 BLOCK = 500_000
 COUNTED = ("bernoulli", "binomial", "beta-binomial")
@@ -96,8 +97,13 @@ def take_draws(fit: Any, size: int) -> Draws:
 
 def shares(fit: Any) -> np.ndarray:
     """Answers as shares in [0, 1], squeezed where the fit squeezed them: float32 (n_obs,)."""
-    n = fit.spec.squeeze if fit.spec.likelihood == "beta" else None
-    share = fit.responses.rate
+    return shares_under(fit.spec, fit.responses)
+
+
+def shares_under(spec: ItemResponse, responses: Responses) -> np.ndarray:
+    """Any answers as shares, squeezed where the spec says so: (n_obs,)."""
+    n = spec.squeeze if spec.likelihood == "beta" else None
+    share = responses.rate
     return share if n is None else (share * (n - 1) + 0.5) / n
 
 
@@ -203,8 +209,8 @@ def cell_replicates(
 ) -> Replicates:
     """One replicated answer a cell and draw; ``share`` (n,) are the answers seen in the cells."""
     likelihood = draws.likelihood
-    *curve, trials, parameters = cell_logits(draws, responses, cells)
-    eta, mean, zero, one = _latent(likelihood, *curve, parameters)
+    *_, trials, parameters = cell_logits(draws, responses, cells)
+    eta, mean, zero, one = cell_latents(draws, responses, cells)
     answer = sample_answers(likelihood, np.asarray(mean), zero, one, trials, parameters, rng)
     counts = None if responses.trials is None else np.broadcast_to(trials, answer.shape)
     prepare = LIKELIHOODS[likelihood].prepare
@@ -212,6 +218,12 @@ def cell_replicates(
     log_seen = _log_density(likelihood, seen, eta, parameters)
     log_replicate = _log_density(likelihood, prepare(answer, counts), eta, parameters)
     return Replicates(answer / trials, np.asarray(log_seen), np.asarray(log_replicate))
+
+
+def cell_latents(draws: Draws, responses: Responses, cells: np.ndarray) -> tuple[Any, Any, Any, Any]:
+    """Logit and mean of the answer before edges, (D, n), and the probabilities of an exact 0 and an exact 1."""
+    *curve, _, parameters = cell_logits(draws, responses, cells)
+    return _latent(draws.likelihood, *curve, parameters)
 
 
 @partial(jax.jit, static_argnames="likelihood")
