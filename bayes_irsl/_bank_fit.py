@@ -15,7 +15,11 @@ from bayes_irsl.responses import Responses
 if TYPE_CHECKING:
     from bayes_irsl.fitting import Fit
 
-PRIOR_LED = 0.8  # posterior sd over prior sd above which an item is called prior-led
+# An item is called prior-led where its intercept keeps more than this share of its prior sd, and more than this many
+# logits. One answer leaves 0.83 of a prior sd of 2, five like answers leave 0.64. Under a prior that many like items
+# have made narrow, an item may keep most of the prior sd and still be known well.
+PRIOR_LED, LOOSE = 0.75, 0.5
+PRIOR_LED_MEANS = f"posterior sd above {PRIOR_LED:g} of prior sd, and above {LOOSE:g} logits"
 
 
 def arguments(fit: Fit, draws: int, seed: int) -> dict[str, Any]:
@@ -65,8 +69,9 @@ def _calibration(responses: Responses, posterior: xr.Dataset, labels: np.ndarray
         prior = (posterior["sd_intercept"] ** 2).mean("sample") + posterior["mean_intercept"].var("sample")
         of_item = np.asarray(responses.items.loc[labels, "benchmark"], dtype=str)
         prior_sd = np.sqrt(prior.to_series().reindex(of_item).to_numpy())
-        out["sd_ratio"] = (posterior["a"] * posterior["b"]).std("sample").to_numpy() / prior_sd
-        out["prior_led"] = ~(out["sd_ratio"] <= PRIOR_LED)
+        sd = (posterior["a"] * posterior["b"]).std("sample").to_numpy()
+        out["sd_ratio"] = sd / prior_sd
+        out["prior_led"] = ~(out["sd_ratio"] <= PRIOR_LED) & ~(sd <= LOOSE)
     return out
 
 

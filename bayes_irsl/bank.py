@@ -121,7 +121,7 @@ class ItemBank:
         if columns.size:
             first = draws[wrong[:, columns[0]], columns[0]][0]
             advice = ". Recode items that abler subjects do worse on, or drop them" if name == "a" else ""
-            labels = check.some(self.items.index[columns])
+            labels = check.some(self.items.index[columns], 10)
             raise InputError(f"{name} of item {labels} must be {expected}; got {first:g}{advice}")
 
     @classmethod
@@ -329,7 +329,7 @@ class ItemBank:
             facts["calibrated on"] = f"abilities from {ends.min():.2f} to {ends.max():.2f}"
         if "prior_led" in self.items:
             share = self.items["prior_led"].mean()
-            facts["prior-led"] = f"{share:.0%} of items (posterior sd above {_bank_fit.PRIOR_LED} of prior sd)"
+            facts["prior-led"] = f"{share:.0%} of items ({_bank_fit.PRIOR_LED_MEANS})"
         if "no_variation" in self.items and self.items["no_variation"].any():
             facts["no variation"] = f"{int(self.items['no_variation'].sum()):,} items, answered alike by all"
         return facts

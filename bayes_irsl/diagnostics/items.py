@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
+from bayes_irsl._bank_fit import PRIOR_LED_MEANS
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.diagnostics.families import FEWEST_IN_FAMILY, family_check, family_codes
 from bayes_irsl.diagnostics.predict import Draws, cell_moments, item_blocks, shares, take_draws
@@ -18,6 +20,7 @@ MOST_MOMENTS = 40_000_000
 FLAG = 0.05
 # A misfit is named when it is beyond chance and larger than this root mean square difference.
 NOTABLE_DIFFERENCE = 0.05
+NOTABLE_CORRELATION = 0.1
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def item_checks(fit: Any, found: Residuals) -> tuple[list[Check], dict[str, str]
         skipped["items across families"] = (
             f"needs a subject column 'family' with a family of {FEWEST_IN_FAMILY} or more subjects, and other subjects"
         )
-    return [*checks, *information_checks(fit)], skipped
+    return [*checks, direction_check(fit), *information_checks(fit)], skipped
 
 
 def item_fit_check(fit: Any, found: Residuals) -> Check:
@@ -182,6 +185,43 @@ def item_fit_table(fit: Any, found: Residuals) -> pd.DataFrame:
     return table.sort_values(["p", "difference"], ascending=[True, False], kind="stable")
 
 
+def direction_check(fit: Any) -> Check:
+    """Items that abler subjects do worse on: with a > 0 their curves come out flat, and the answers disagree."""
+    table = direction_table(fit)
+    flagged = [str(label) for label in table.index[table["flagged"]]]
+    names = f": {some(flagged)}" if flagged else ""
+    return Check(
+        "direction of items",
+        worst(len(flagged) / max(1, len(table)), 0.0, 0.2),
+        len(flagged),
+        f"{len(flagged):,} of {len(table):,} items are answered worse by abler subjects (correlation below "
+        f"{-NOTABLE_CORRELATION:g}, false discovery rate 5 %){names}.",
+        "Discriminations are positive in this model, so that such items look flat: look for wrong keys, recode them "
+        "(1 - answer), or drop them.",
+        table,
+    )
+
+
+def direction_table(fit: Any) -> pd.DataFrame:
+    """Per item: answers, correlation of the answers with ability, one-sided p that it is negative, q, flagged."""
+    responses, draws = fit.responses, take_draws(fit, 100)
+    item, n_items = responses.item_index, responses.n_items
+    x = draws.theta.mean(0)[responses.subject_index, draws.dimension[item]].astype(float)
+    y = responses.rate.astype(float)
+    count = np.bincount(item, minlength=n_items)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        x, y = (v - (np.bincount(item, v, n_items) / count)[item] for v in (x, y))
+        xy, xx, yy = (np.bincount(item, v, n_items) for v in (x * y, x * x, y * y))
+        correlation = np.where((yy > 0) & (count > 2), xy / np.sqrt(xx * yy), np.nan)
+    # r sqrt(n - 1) is the score test of no slope
+    p = special.ndtr(correlation * np.sqrt(np.maximum(count - 1, 0)))
+    table = pd.DataFrame(
+        {"n_answers": count, "correlation": correlation, "p": p, "q": false_discovery(p)}, index=responses.items.index
+    )
+    table["flagged"] = (table["q"] <= FLAG) & (table["correlation"] <= -NOTABLE_CORRELATION)
+    return table.sort_values("p", kind="stable")
+
+
 def information_checks(fit: Any) -> list[Check]:
     """Items that all subjects answered alike, and items whose difficulty is still mostly its prior."""
     items = ItemBank.from_fit(fit).items
@@ -204,7 +244,7 @@ def no_variation_check(items: pd.DataFrame) -> Check:
 
 
 def prior_led_check(items: pd.DataFrame) -> Check:
-    """Items for which the posterior sd of the difficulty is more than 0.8 of its prior sd."""
+    """Items whose intercept the answers have hardly moved from its prior; see ``PRIOR_LED``."""
     if "prior_led" not in items:
         items = items.assign(prior_led=False, sd_ratio=np.nan)
     table = items[["benchmark", "n_answers", "sd_ratio", "prior_led"]].sort_values("sd_ratio", ascending=False)
@@ -213,8 +253,8 @@ def prior_led_check(items: pd.DataFrame) -> Check:
         "prior-led items",
         "REVIEW" if labels else "PASS",
         len(labels),
-        f"{len(labels):,} of {len(items):,} items keep more than 0.8 of the prior sd of their "
-        f"difficulty{f': {some(labels)}' if labels else ''}.",
+        f"{len(labels):,} of {len(items):,} items are led by the prior of their difficulty "
+        f"({PRIOR_LED_MEANS}){f': {some(labels)}' if labels else ''}.",
         "More subjects must answer them before anything is said about these items one by one.",
         table,
     )
