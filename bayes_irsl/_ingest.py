@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +60,17 @@ class Options:
 
 @dataclass
 class Cells:
-    """Answers that are present, before they are sorted; `locate` finds the i-th in the user's table."""
+    """Answers that are present, before they are sorted.
+
+    `locate` finds the i-th in the user's table; `unlike` names the columns in which pairs of them differ.
+    """
 
     subject: np.ndarray
     item: np.ndarray
     answer: np.ndarray
     trials: np.ndarray | None
     locate: check.Locate
+    unlike: Callable[[np.ndarray, np.ndarray], list[str]] = lambda first, second: []
 
 
 def finish(
@@ -118,20 +122,26 @@ def _sort(cells: Cells, n_items: int, kind: str, policy: str) -> tuple[Any, ...]
     repeats = key.size - starts.size
     kept, notes = order, []
     if repeats:
+        second = np.flatnonzero(np.diff(key) == 0) + 1
+        differ = _difference(cells.unlike(order[second - 1], order[second]))
         if policy == "raise":
-            second = int(np.flatnonzero(np.diff(key) == 0)[0]) + 1
             raise InputError(
-                f"{cells.locate(order[second])} repeats {cells.locate(order[second - 1])}; repeats in all: "
-                f"{repeats:,}. Choose what to do: duplicates='sum' (counts), 'mean', 'first' or 'last'."
+                f"{cells.locate(order[second[0]])} repeats {cells.locate(order[second[0] - 1])}; repeats in all: "
+                f"{repeats:,}{differ}. If they are no repeats of one question, keep the rows that you mean first; else "
+                "choose what to do: duplicates='sum' (counts), 'mean', 'first' or 'last'."
             )
         kept = order[np.concatenate([starts[1:], [key.size]]) - 1] if policy == "last" else order[starts]
-        notes = [f"{repeats:,} repeated answers resolved by duplicates={policy!r}."]
+        notes = [f"{repeats:,} repeated answers resolved by duplicates={policy!r}{differ}."]
     subject, item = subject[kept], item[kept]
     if repeats and policy in ("sum", "mean"):
         answer, trials, kind = _pool(answer[order], trials, order, starts, kind, policy)
     else:
         answer, trials = answer[kept], None if trials is None else trials[kept]
     return subject, item, answer, trials, kind, notes
+
+
+def _difference(columns: list[str]) -> str:
+    return f"; they differ in column {check.some(columns)}" if columns else ""
 
 
 def _pool(

@@ -72,9 +72,18 @@ def long_table(
         values,
         None if counts is None else counts[kept],
         lambda i: locate(int(kept[i])),
+        lambda first, second: _unlike(frame.drop(columns=[name]), kept[first], kept[second]),
     )
     notes += subject_notes + item_notes
     return finish(cells, subject_frame, item_frame, options, notes)
+
+
+def _unlike(frame: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> list[str]:
+    """Columns in which the first thousand pairs of rows differ."""
+    # as text: a cell may hold a list or an array
+    left, right = (frame.iloc[rows[:1000]].reset_index(drop=True).astype(str) for rows in (first, second))
+    differ = left.ne(right)
+    return [str(name) for name in frame.columns[differ.any().to_numpy()]]
 
 
 def wide_table(

@@ -87,6 +87,54 @@ def test_counts_and_repeats(tmp_path):
     assert (pooled.answer.tolist(), pooled.trials.tolist()) == ([4], [6])
 
 
+def test_data_01_one_row_a_filter_is_no_repeat(tmp_path):
+    """DATA-01: four questions, logged once per filter: the reader refuses and names the column; pooled it is 0.625."""
+    path = tmp_path / "samples.jsonl"
+    scores = {"strict": [1, 0, 0, 1], "flexible": [1, 1, 0, 1]}
+    rows = [
+        {"doc_id": doc, "filter": name, "acc": score}
+        for name, column in scores.items()
+        for doc, score in enumerate(column)
+    ]
+    write(pd.DataFrame(rows).assign(model="m"), path)
+    columns = {"subject": "model", "item": "doc_id", "answer": "acc"}
+    with pytest.raises(InputError, match=r"repeats in all: 4; they differ in column 'filter'\. .* keep the rows"):
+        read_table(path, **columns)
+    logged = pd.read_json(path, lines=True)
+    for name, mean in (("strict", 0.5), ("flexible", 0.75)):
+        responses = read_table(logged[logged["filter"] == name], **columns)
+        assert responses.dense()[0].shape == (1, 4)
+        assert responses.answer.mean() == mean
+    pooled = read_table(path, **columns, duplicates="mean")
+    assert pooled.answer.mean() == 0.625
+    assert any("they differ in column 'filter'" in note for note in pooled.notes)
+    # a true repeat of one model, question and filter is refused as well
+    with pytest.raises(InputError, match="repeats in all: 1"):
+        read_table(pd.concat([logged, logged.head(1)])[logged.columns].query("filter == 'strict'"), **columns)
+
+
+def test_data_02_trials_perturbed_copies_and_empty_rows():
+    """DATA-02: trials 1, 0, 1, a perturbed copy 0 and an empty row: 2 of 3 without the copy; not 2 of 4 nor 2 of 5."""
+    rows = pd.DataFrame(
+        {
+            "subject": "m",
+            "item": "id7",
+            "trial": [0, 1, 2, 0, 3],
+            "perturbation": [None, None, None, "typos", None],
+            "answer": [1, 0, 1, 0, np.nan],
+        }
+    )
+    rows["tokens_out"] = [np.array([1, 2])] * 5
+    with pytest.raises(InputError, match="repeats in all: 3; they differ in column 'trial', 'perturbation'\\."):
+        read_table(rows)
+    responses = read_table(rows[rows["perturbation"].isna()], duplicates="sum")
+    assert (responses.answer.tolist(), responses.trials.tolist()) == ([2], [3])
+    assert responses.rate[0] == pytest.approx(0.667, abs=5e-4)
+    assert any("1 of 4 answers are missing and left out" in note for note in responses.notes)
+    one = read_table(rows[rows["perturbation"].isna() & (rows["trial"] == 0)])
+    assert (one.answer.tolist(), one.kind) == ([1], "binary")
+
+
 def test_wide_file(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text("model,fam,q1,q2\nm1,x,1,0\nm2,y,,1\n")
