@@ -90,11 +90,8 @@ def finish(
     kind = check.check_answers(cells.answer, cells.trials, options.kind, cells.locate, scale)
     subject, item, answer, trials, kind, repeat_notes = _sort(cells, len(items), kind, options.duplicates)
     notes = [*notes, *repeat_notes]
-    if kind == "probability" and (n := check.common_denominator(answer)):
-        notes.append(
-            f"every answer is a multiple of 1/{n}: if these are shares of {n} trials, "
-            f"pass counts (successes and trials={n}), which say how sure each share is."
-        )
+    if kind == "probability":
+        notes += _shares_of_counts(answer, item, items)
     if "compute" in subjects and subjects["compute"].max() < 1e12:
         notes.append("the largest compute is below 1e12: it is read as FLOP; rescale it if it is in another unit.")
     return {
@@ -107,6 +104,24 @@ def finish(
         "items": items,
         "notes": tuple(notes),
     }
+
+
+def _shares_of_counts(answer: np.ndarray, item: np.ndarray, items: pd.DataFrame) -> list[str]:
+    """A note where probabilities look like shares of few trials, for all items or for some."""
+    if n := check.common_denominator(answer):
+        return [
+            f"every answer is a multiple of 1/{n}: if these are shares of {n} trials, "
+            f"pass counts (successes and trials={n}), which say how sure each share is."
+        ]
+    denominators = check.item_denominators(answer, item, len(items))
+    alike = np.flatnonzero(denominators)
+    if not alike.size:
+        return []
+    return [
+        f"answers to {alike.size:,} of {len(items):,} items are multiples of a fraction, as those to "
+        f"{str(items.index[alike[0]])!r} of 1/{denominators[alike[0]]}: if they are shares of trials, pass counts "
+        "(successes and trials=), or at least take precision='item'."
+    ]
 
 
 def _sort(cells: Cells, n_items: int, kind: str, policy: str) -> tuple[Any, ...]:

@@ -313,6 +313,23 @@ def common_denominator(answer: np.ndarray, largest: int = 100) -> int | None:
     return None
 
 
+def item_denominators(answer: np.ndarray, item: np.ndarray, n_items: int, largest: int = 100) -> np.ndarray:
+    """Smallest n up to `largest` of each item, int (n_items,); 0 where there is none or fewer than three values tell."""
+    step = max(1, answer.size // 200_000)
+    pairs = np.unique(np.stack([item[::step], answer[::step]]).astype(np.float64), axis=1)
+    item, value = pairs[0].astype(int), pairs[1]
+    inner = np.bincount(item, (value > 0) & (value < 1), n_items)
+    found = np.zeros(n_items, int)
+    for n in range(largest, 1, -1):
+        found[np.bincount(item, _off(value, n), n_items) == 0] = n
+    return np.where(inner >= 3, found, 0)
+
+
 def _multiples(values: np.ndarray, n: int) -> bool:
+    return not _off(values, n).any()
+
+
+def _off(values: np.ndarray, n: int) -> np.ndarray:
+    """Whether a value is no multiple of 1/n."""
     scaled = values * n
-    return bool((np.abs(scaled - np.rint(scaled)) <= 2e-7 * n).all())
+    return np.abs(scaled - np.rint(scaled)) > 2e-7 * n

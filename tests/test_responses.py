@@ -220,6 +220,12 @@ def test_beta_08_shares_that_look_like_counts_get_a_note():
     tenths = Responses.from_wide([[0.7, 0.1], [0.4, 1.0]])
     assert any("multiple of 1/10" in note and "trials=10" in note for note in tenths.notes)
     assert not Responses.from_wide(np.random.default_rng(0).random((9, 9))).notes
+    rng = np.random.default_rng(0)
+    mixed = Responses.from_wide(rng.binomial([10, 1000], 0.7, (30, 2)) / [10, 1000])
+    assert any("answers to 1 of 2 items" in note and "'0' of 1/10" in note for note in mixed.notes)
+    # two values say little, and 0 and 1 nothing
+    few = np.column_stack([np.tile([0.25, 0.5, 1.0], 3), rng.random(9)])
+    assert not Responses.from_wide(few).notes
 
 
 def test_beta_02_probabilities_inside_stay_inside():
