@@ -314,7 +314,7 @@ def common_denominator(answer: np.ndarray, largest: int = 100) -> int | None:
 
 
 def item_denominators(answer: np.ndarray, item: np.ndarray, n_items: int, largest: int = 100) -> np.ndarray:
-    """Smallest n up to `largest` of each item, int (n_items,); 0 where there is none or fewer than three values tell."""
+    """Smallest n up to `largest` of each item, 0 where there is none or under three values tell: (n_items,)."""
     step = max(1, answer.size // 200_000)
     pairs = np.unique(np.stack([item[::step], answer[::step]]).astype(np.float64), axis=1)
     item, value = pairs[0].astype(int), pairs[1]

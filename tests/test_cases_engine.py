@@ -57,6 +57,7 @@ def test_eng_03_other_answers_of_one_shape_compile_nothing_large(caplog, options
 
 MANY_FITS = """
 import sys
+from pathlib import Path
 import numpy as np
 import bayes_irsl as bi
 
@@ -65,7 +66,7 @@ for i in range(int(sys.argv[1])):
     y = np.random.default_rng(i).integers(0, 2, (size, size)).astype(float)
     bi.fit(bi.ItemResponse(curve="1pl"), bi.Responses.from_wide(y), seed=i, draws=40)
     if i + 1 == 20 or i + 1 == int(sys.argv[1]):
-        print(int(open("/proc/self/statm").read().split()[1]))
+        print(int(Path("/proc/self/statm").read_text().split()[1]))
 """
 
 
@@ -79,6 +80,7 @@ def test_eng_03_memory_after_200_fits():
 
 NEW_SHAPES = """
 import sys
+from pathlib import Path
 import numpy as np
 import jax
 import bayes_irsl as bi
@@ -89,7 +91,7 @@ for size in range(20, 30):
     if sys.argv[1] == "clear":
         jax.clear_caches()
     if size == 22 or size == 29:
-        print(int(open("/proc/self/statm").read().split()[1]) * 4096 // 10**6)
+        print(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 10**6)
 """
 
 
@@ -132,7 +134,7 @@ def test_eng_04_at_its_size():
     """ENG-04: 500 x 2,000 and 4,000 draws: 72 MB of draws, and a peak that no array of cells by draws fits into."""
     held, peak = map(int, run(AT_SIZE).split())
     assert held == pytest.approx(72e6, rel=0.02)
-    assert peak < 4e9
+    assert peak < 2e9
 
 
 # --- chains and seeds -------------------------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ print(hashlib.sha256(fit.tree.posterior["theta"].values.tobytes()).hexdigest())
 
 
 @pytest.mark.slow
-def test_eng_07_another_process_gives_the_same_draws(first):
+def test_eng_07_another_process_gives_the_same_draws():
     """ENG-07: bitwise equal between two processes on one machine."""
     assert run(DIGEST) == run(DIGEST)
 
