@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,13 +17,13 @@ import pandas as pd
 from bayes_irsl import _bank_file, _bank_fit
 from bayes_irsl import _validate as check
 from bayes_irsl.answers import LIKELIHOODS
+from bayes_irsl.cells import STANDARD_SCALE
 from bayes_irsl.errors import InputError
 
 if TYPE_CHECKING:
     from bayes_irsl.fitting import Fit
     from bayes_irsl.linking import Link
 
-STANDARD_SCALE = "calibration subjects have mean 0 and sd 1"
 _COLUMNS = {"benchmark": "benchmark", "dimension": "ability", "curve": "2pl", "trials": 1, "link": 0}
 
 
@@ -136,12 +137,19 @@ class ItemBank:
             Draws to keep; all of them where the fit has fewer.
         seed : int
         anchor : ItemBank, optional
-            The bank on whose scale the fit was anchored: the new bank is on that scale too.
+            The bank on which the fit was anchored: the new bank is on its scale too.
 
         Returns
         -------
         ItemBank
         """
+        anchored_on = json.loads(fit.tree.attrs.get("anchored_on", '""'))
+        if anchored_on != ("" if anchor is None else anchor.scale_id):
+            raise InputError(
+                f"the fit is {f'anchored on the bank of scale {anchored_on!r}' if anchored_on else 'not anchored'}, "
+                f"anchor is {'None' if anchor is None else f'the bank of scale {anchor.scale_id!r}'}: pass the bank "
+                "that the fit was anchored on, or none"
+            )
         if anchor is None:
             where: dict[str, Any] = {"scale_id": fit.responses.data_hash[:16]}
         else:

@@ -5,7 +5,7 @@ A complete table is a dense block (no index, no mask); a sparse one costs memory
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,47 @@ from bayes_irsl.responses import Responses
 from bayes_irsl.spec import ItemResponse
 
 Array = Any
+STANDARD_SCALE = "calibration subjects have mean 0 and sd 1"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Anchor:
+    """What a bank knows of items: parameters x = mean + common e + tril z, in the order of the model's.
+
+    Attributes
+    ----------
+    known : bool (J,)
+    mean : float32 (J, d)
+    common : float32 (J, d, 2), what the bank does not know of its scale, shared by all items through one e (2,).
+    tril : float32 (J, d, d), lower triangular.
+        Where the bank does not know an item, mean and common are 0 and tril is the identity.
+    """
+
+    known: Array
+    mean: Array
+    common: Array
+    tril: Array
+
+    def take(self, items: Array) -> Anchor:
+        """Of some items."""
+        return Anchor(self.known[items], self.mean[items], self.common[items], self.tril[items])
+
+    def given(self, error: Array) -> Anchor:
+        """With the common error e known."""
+        return replace(self, mean=self.mean + self.common @ error, common=0 * self.common)
+
+    def conditional(self, k: int, earlier: list[Array]) -> tuple[Array, Array]:
+        """Mean and standard deviation (J,) of parameter k given the k earlier ones, each (J,)."""
+        z: list[Array] = []
+        for i, x in enumerate(earlier):
+            z.append((x - self.mean[:, i] - sum(self.tril[:, i, j] * z[j] for j in range(i))) / self.tril[:, i, i])
+        return self.mean[:, k] + sum(self.tril[:, k, j] * z[j] for j in range(k)), self.tril[:, k, k]
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["subject", "mask", "trials", "dimension", "benchmark", "logit_centre", "guessing_free"],
+    data_fields=["subject", "mask", "trials", "dimension", "benchmark", "logit_centre", "guessing_free", "anchor"],
     meta_fields=["n_subjects", "n_dimensions", "n_benchmarks"],
 )
 @dataclass(frozen=True)
@@ -37,6 +73,7 @@ class Cells:
     trials : float32 (J, M), 1 unless answers are counts.
     dimension, benchmark : int32 (J,), ability that the item draws on, benchmark that it belongs to.
     logit_centre, guessing_free : float32 (J,), logit of the chance level (or prior centre), and 1 where c is learned.
+    anchor : Anchor or None, items that are known from a bank; then the scale is the bank's, and nothing sums to zero.
     """
 
     subject: Array | None
@@ -46,6 +83,7 @@ class Cells:
     benchmark: Array
     logit_centre: Array
     guessing_free: Array
+    anchor: Anchor | None
     n_subjects: int
     n_dimensions: int
     n_benchmarks: int
@@ -61,7 +99,8 @@ class Cells:
 class Problem:
     """Answers and spec made ready for fitting: empty subjects and items set aside, labels replaced by numbers.
 
-    ``kept_subjects`` and ``kept_items`` index into the responses; arrays below are in that reduced order.
+    ``kept_subjects`` and ``kept_items`` index into the responses; arrays below are in that reduced order. ``scale``
+    says what the abilities' scale is, ``scale_id`` names the bank's where the fit is anchored.
     """
 
     spec: ItemResponse
@@ -77,6 +116,9 @@ class Problem:
     benchmarks: tuple[str, ...]
     logit_centre: np.ndarray
     guessing_free: np.ndarray
+    anchor: Anchor | None = None
+    scale: str = STANDARD_SCALE
+    scale_id: str = ""
 
     @property
     def n_subjects(self) -> int:
@@ -128,6 +170,7 @@ class Problem:
             benchmark=jnp.asarray(self.benchmark[items]),
             logit_centre=jnp.asarray(self.logit_centre[items], jnp.float32),
             guessing_free=jnp.asarray(self.guessing_free[items], jnp.float32),
+            anchor=None if self.anchor is None else jax.tree.map(jnp.asarray, self.anchor.take(items)),
             n_subjects=self.n_subjects,
             n_dimensions=len(self.dimensions),
             n_benchmarks=len(self.benchmarks),

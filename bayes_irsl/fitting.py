@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 from tqdm.auto import tqdm
 
+from bayes_irsl.anchoring import anchored
 from bayes_irsl.cells import problem
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.laplace import MAX_ITERATIONS, LaplaceFit, laplace
@@ -24,6 +25,7 @@ from bayes_irsl.responses import Responses
 from bayes_irsl.spec import ItemResponse
 
 if TYPE_CHECKING:
+    from bayes_irsl.bank import ItemBank
     from bayes_irsl.report import Report
 
 METHODS = ("laplace", "nuts", "svi")
@@ -105,6 +107,7 @@ def fit(
     responses: Responses,
     *,
     method: str = "laplace",
+    anchor: ItemBank | None = None,
     seed: int = 0,
     draws: int = 1000,
     chains: int = 4,
@@ -123,6 +126,9 @@ def fit(
         "laplace" (seconds; items integrated out, abilities and hyperparameters Gaussian), "nuts" (the reference:
         started and preconditioned by Laplace, chains run together on one device), "svi" (a Gaussian guide in the
         coordinates of the Laplace approximation, trained until it stops improving).
+    anchor
+        A bank that knows some of the items: their parameters keep its posterior, as an independent normal an item, as
+        prior, and abilities are on its scale. New items learn theirs there. For curves "2pl" and "3pl", one ability.
     seed
         Same seed, same machine and versions: same numbers.
     draws, chains
@@ -156,6 +162,8 @@ def fit(
             raise InputError(f"{name} = {value!r}: expected a whole number, at least {least}")
     show = _show_progress() if progress is None else progress
     task = problem(spec, responses)
+    if anchor is not None:
+        task = anchored(task, anchor)
     approximation = _laplace_with_bar(task, show)
     total = max(draws // chains, 1) * chains
     drawn = laplace_draws(task, approximation, total if method == "laplace" else max(400, chains), seed)

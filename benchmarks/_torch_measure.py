@@ -51,7 +51,8 @@ def fit(
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    answers = torch.tensor(table, dtype=torch.float32)
+    inside = (table > 0) & (table < 1)  # stays inside when rounded to float32
+    answers = torch.tensor(np.where(inside, np.clip(table, 1e-37, 1 - 6e-8), table), dtype=torch.float32)
     options = {
         "method": "mle",
         "verbose": False,

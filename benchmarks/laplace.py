@@ -23,7 +23,7 @@ LEVELS = (0.05, 0.5, 0.95)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nuts-draws", type=int, default=2000)
+    parser.add_argument("--nuts-draws", type=int, default=4000)
     parser.add_argument("--sets", nargs="+", default=["beta", "mmlu"])
     options = parser.parse_args()
     simulated, truth = bi.simulate_responses(200, 500, likelihood="beta", phi=20.0, seed=1)

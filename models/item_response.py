@@ -1,12 +1,15 @@
 """Item response models: abilities of subjects meet properties of items.
 
 Every model is ``item_response`` with one choice from each of three groups of short functions: whose abilities
-(``one_ability``, ``correlated_abilities``, ``testlet_abilities``), which response curve (``one_pl``, ``two_pl``,
-``three_pl``), which answers (``plain_answers``, ``dispersed_answers``, ...).
+(``one_ability``, ``anchored_ability``, ``correlated_abilities``, ``testlet_abilities``), which response curve
+(``one_pl``, ``two_pl``, ``three_pl``), which answers (the likelihoods of :mod:`bayes_irsl.answers`).
 
 While fitting, abilities sum to zero and so do log discriminations: that fixes location, scale and, with a > 0, sign.
+Anchored on a bank, some items are known on its scale, which fixes all three: nothing is made to sum to zero.
 Cells are items by places, see :class:`bayes_irsl.cells.Cells`.
 """
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +19,18 @@ from numpyro import distributions as dist
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.curves import with_guessing
 from bayes_irsl.distributions import AnswerDistribution
-from bayes_irsl.priors import ItemPriors, Prior
+from bayes_irsl.priors import ItemPriors, Normal, Prior
+
+# Average ability of anchored subjects, on a scale on which the bank's calibration subjects have mean 0 and sd 1.
+MEAN_THETA = Normal(0.0, 3.0)
 
 
 def item_response(cells, data=None, *, abilities, curve, likelihood, precision="global", priors=None):
     """Logit of the mean = a * theta + intercept; answers scatter around the mean."""
     priors = priors or ItemPriors()
+    if cells.anchor is not None:
+        error = numpyro.sample("anchor_error", dist.Normal(0, 1).expand([2]).to_event(1))
+        cells = replace(cells, anchor=cells.anchor.given(error))
     theta = abilities(cells, priors)
     eta = curve(theta, cells, priors)
     parameters = answer_parameters(likelihood, precision, cells, priors)
@@ -32,6 +41,13 @@ def item_response(cells, data=None, *, abilities, curve, likelihood, precision="
 def one_ability(cells, priors):
     """theta_s ~ Normal(0, sd_theta), summing to zero."""
     return numpyro.sample("theta", dist.ZeroSumNormal(hyper("sd_theta", priors.sd_theta), (cells.n_subjects,)))
+
+
+def anchored_ability(cells, priors):
+    """theta_s ~ Normal(mean_theta, sd_theta) on the scale of the bank that the items are anchored on."""
+    mean, sd = hyper("mean_theta", MEAN_THETA), hyper("sd_theta", priors.sd_theta)
+    with numpyro.plate("subject", cells.n_subjects):
+        return numpyro.sample("theta", dist.Normal(mean, sd))
 
 
 def correlated_abilities(cells, priors):
@@ -53,40 +69,58 @@ def testlet_abilities(cells, priors):
 
 def one_pl(theta, cells, priors):
     """Same discrimination for all items; its size is the spread of the abilities."""
-    return cells.take(theta) + intercepts(cells, priors)[:, None]
+    return cells.take(theta) + intercepts(cells, priors, [])[:, None]
 
 
 def two_pl(theta, cells, priors):
     """Every item its own discrimination a > 0."""
-    return jnp.exp(log_discriminations(cells, priors))[:, None] * cells.take(theta) + intercepts(cells, priors)[:, None]
+    return _two_pl(theta, cells, priors)[0]
 
 
 def three_pl(theta, cells, priors):
     """Two-parameter curve above a guessing floor c: mean = c + (1 - c) sigmoid(a theta + intercept)."""
-    eta = two_pl(theta, cells, priors)
-    with numpyro.plate("item", cells.dimension.size):
-        deviation = numpyro.sample("guessing_deviation", dist.Normal(0, 1))
+    eta, earlier = _two_pl(theta, cells, priors)
+    deviation = by_item("guessing_deviation", 0.0, 1.0, cells, earlier)
     logit_c = cells.logit_centre + cells.guessing_free * priors.sd_logit_guessing * deviation
     return with_guessing(eta, logit_c[:, None])
 
 
-def intercepts(cells, priors):
+def _two_pl(theta, cells, priors):
+    log_a = log_discriminations(cells, priors)
+    intercept = intercepts(cells, priors, [log_a])
+    return jnp.exp(log_a)[:, None] * cells.take(theta) + intercept[:, None], [log_a, intercept]
+
+
+def intercepts(cells, priors, earlier):
     """intercept_j ~ Normal(mean, sd) of its benchmark."""
     with numpyro.plate("benchmark", cells.n_benchmarks):
         mean = hyper("mean_intercept", priors.mean_intercept)
         sd = hyper("sd_intercept", priors.sd_intercept)
-    with numpyro.plate("item", cells.dimension.size):
-        return numpyro.sample("intercept", dist.Normal(mean[cells.benchmark], sd[cells.benchmark]))
+    return by_item("intercept", mean[cells.benchmark], sd[cells.benchmark], cells, earlier)
 
 
 def log_discriminations(cells, priors):
-    """log a_j ~ Normal(mean of its benchmark, sd_log_a), summing to zero over all items."""
+    """log a_j ~ Normal(mean of its benchmark, sd_log_a), summing to zero over all items unless anchored."""
     sd = hyper("sd_log_a", priors.sd_log_a)
+    if cells.anchor is not None:
+        with numpyro.plate("benchmark", cells.n_benchmarks):
+            mean = numpyro.sample("mean_log_a", dist.Normal(0.0, priors.sd_mean_log_a))
+        return by_item("log_a", mean[cells.benchmark], sd, cells, [])
     deviation = numpyro.sample("log_a_deviation", dist.ZeroSumNormal(sd, (cells.dimension.size,)))
     if cells.n_benchmarks == 1:
         return deviation
     mean = numpyro.sample("mean_log_a", dist.ZeroSumNormal(priors.sd_mean_log_a, (cells.n_benchmarks,)))
     return deviation + mean[cells.benchmark]
+
+
+def by_item(name, mean, sd, cells, earlier):
+    """Normal(mean, sd) for every item; for items that a bank knows, its distribution given their earlier parameters."""
+    if cells.anchor is not None:
+        banked_mean, banked_sd = cells.anchor.conditional(len(earlier), earlier)
+        mean = jnp.where(cells.anchor.known, banked_mean, mean)
+        sd = jnp.where(cells.anchor.known, banked_sd, sd)
+    with numpyro.plate("item", cells.dimension.size):
+        return numpyro.sample(name, dist.Normal(mean, sd))
 
 
 def answer_parameters(likelihood, precision, cells, priors):

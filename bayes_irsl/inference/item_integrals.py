@@ -103,11 +103,11 @@ def item_modes(s: Structure, x: Array, theta: Abilities, h: Array, cells: Cells,
 
     def one(x, t, item):
         def objective(x):
-            return t.expected(s.log_likelihood_item, x, t.mean, answer_h, item) + s.log_prior_item(x, h, item.benchmark)
+            return t.expected(s.log_likelihood_item, x, t.mean, answer_h, item) + s.log_prior_item(x, h, item)
 
         def step(_, x):
             gradient, hessian = jax.grad(objective)(x), jax.hessian(objective)(x)
-            direction = _ascent(gradient, hessian, _prior_precision(s, h, item.benchmark))
+            direction = _ascent(gradient, hessian, s.prior_moments(h, item)[1])
             tried = x + fractions[:, None] * direction
             value = jax.vmap(objective)(tried)
             best = jnp.argmax(jnp.where(jnp.isfinite(value), value, -jnp.inf))
@@ -176,9 +176,9 @@ def _integrate_one(s: Structure, h: Array, answer_h: Array, rule: Rule, x: Array
         return places.expected(s.log_likelihood_item, x, t, w, item)
 
     def joint(x):
-        return likelihood(x, theta, answer_h) + s.log_prior_item(x, h, item.benchmark)
+        return likelihood(x, theta, answer_h) + s.log_prior_item(x, h, item)
 
-    precision = _positive(-jax.hessian(joint)(x), _prior_precision(s, h, item.benchmark))
+    precision = positive(-jax.hessian(joint)(x), s.prior_moments(h, item)[1])
     scale = jnp.linalg.inv(jnp.linalg.cholesky(precision)).T
     nodes = x + rule.z @ scale.T
 
@@ -193,8 +193,8 @@ def _integrate_one(s: Structure, h: Array, answer_h: Array, rule: Rule, x: Array
         h_tw, h_ww = (
             jax.vmap(along)(jnp.eye(s.n_answer)) if s.n_answer else (jnp.zeros((0, theta.size)), jnp.zeros((0, 0)))
         )
-        prior, g_h = jax.value_and_grad(s.log_prior_item, 1)(x, h, item.benchmark)
-        h_h = jax.hessian(s.log_prior_item, 1)(x, h, item.benchmark)
+        prior, g_h = jax.value_and_grad(s.log_prior_item, 1)(x, h, item)
+        h_h = jax.hessian(s.log_prior_item, 1)(x, h, item)
         g_h = g_h.at[n_prior:].add(g_w)
         h_h = h_h.at[n_prior:, n_prior:].add(h_ww)
         cross = jnp.zeros((theta.size, h.size)).at[:, n_prior:].set(h_tw.T)
@@ -207,7 +207,7 @@ def _integrate_one(s: Structure, h: Array, answer_h: Array, rule: Rule, x: Array
     total = jax.nn.logsumexp(log_terms) - log_det + 0.5 * x.size * jnp.log(2 * jnp.pi)
     shift = p @ rule.z
     spread = jnp.einsum("q,qd,qe->de", p, rule.z - shift, rule.z - shift)
-    return total, ItemPosterior(x, scale, shift, _positive(spread, 0.05 * jnp.eye(x.size))), p, scores
+    return total, ItemPosterior(x, scale, shift, positive(spread, 0.05 * jnp.eye(x.size))), p, scores
 
 
 def _spread_over_subjects(values: Array, cells: Cells) -> Array:
@@ -223,11 +223,7 @@ def _spread_over_subjects(values: Array, cells: Cells) -> Array:
     return jax.vmap(lambda v, i: jnp.zeros((*v.shape[:-1], d * s), v.dtype).at[..., i].add(v))(values, index)
 
 
-def _prior_precision(s: Structure, h: Array, benchmark: Array) -> Array:
-    return jnp.diag(1 / s.item_prior(h, benchmark)[1] ** 2)
-
-
-def _positive(matrix: Array, floor: Array) -> Array:
+def positive(matrix: Array, floor: Array) -> Array:
     """The matrix where it is clearly positive definite, else its absolute eigenvalues plus the floor."""
     value, vector = jnp.linalg.eigh(matrix)
     repaired = (vector * jnp.abs(value)) @ vector.T + floor
@@ -236,5 +232,5 @@ def _positive(matrix: Array, floor: Array) -> Array:
 
 
 def _ascent(gradient: Array, hessian: Array, floor: Array) -> Array:
-    direction = jnp.linalg.solve(_positive(-hessian, floor), gradient)
+    direction = jnp.linalg.solve(positive(-hessian, floor), gradient)
     return direction * jnp.minimum(1.0, 3.0 / jnp.maximum(jnp.max(jnp.abs(direction)), 1e-6))

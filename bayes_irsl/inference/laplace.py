@@ -16,12 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
 
 from bayes_irsl.cells import Problem
 from bayes_irsl.errors import InputError
+from bayes_irsl.inference.hyper_marginals import Marginal, marginals, uncertain_scales
 from bayes_irsl.inference.item_integrals import (
     Abilities,
-    ItemPosterior,
     Rule,
     Totals,
     cross_rule,
@@ -35,6 +36,8 @@ from bayes_irsl.inference.structure import Item, Structure, structure
 BLOCK_SIZE = 3_000_000
 MERGE_SIZE = 2_000_000
 MAX_ITERATIONS = 60
+# Newton steps of the abilities at a point where a hyperparameter's marginal is evaluated, from its neighbour's.
+PROFILE_STEPS = 3
 # Below this ratio of an ability's variance to the abilities' spread its uncertainty does not move the items.
 NEGLIGIBLE = 3e-4
 
@@ -82,7 +85,7 @@ class LaplaceFit:
     all_nodes: bool
     blocks: list[Block]
     precision_cholesky: np.ndarray
-    posteriors: ItemPosterior | None
+    skewed: list[Marginal]
     log_evidence: float
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
@@ -94,13 +97,13 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     blocks = make_blocks(problem, s, rule)
     state = start(problem, s)
     n_u = state.theta.size + s.n_hyper
-    free = ZeroSum(s.n_dimensions, problem.n_subjects)
+    free = FreeAbilities(s.n_dimensions, problem.n_subjects, not s.anchored)
     best: Point | None = None
-    best_state, best_posteriors = state, None
+    best_state = state
     steps, step_scale, direction = 12, 1.0, np.zeros(n_u)
     decrement, converged, iteration, current = np.inf, False, 0, state
     for iteration in range(1, MAX_ITERATIONS + 1):
-        totals, current, posteriors = sweep(problem, s, blocks, rule, all_nodes, current, steps)
+        totals, current = sweep(problem, s, blocks, rule, all_nodes, current, steps)
         point = evaluate(problem, s, free, current, totals)
         steps = 3
         worse = best is not None and not point.objective > best.objective - 0.5 - 1e-6 * abs(best.objective)
@@ -108,7 +111,7 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
             step_scale *= 0.3
             current = _moved(best_state, best.sd, direction * step_scale)
             continue
-        best, best_state, best_posteriors = point, current, posteriors
+        best, best_state = point, current
         direction, decrement = point.step()
         step_scale = min(1.0, 1.5 / max(np.abs(direction).max(), 1e-9))
         if progress is not None:
@@ -125,9 +128,34 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
         "newton_decrement": float(decrement),
         "quadrature_nodes": len(rule.z),
     }
-    return LaplaceFit(
-        s, best_state, rule, all_nodes, blocks, best.cholesky, best_posteriors, best.objective, diagnostics
-    )
+    skewed = _skewed_hypers(problem, s, free, blocks, rule, all_nodes, best_state, best)
+    diagnostics["skewed_hyperparameters"] = len(skewed)
+    return LaplaceFit(s, best_state, rule, all_nodes, blocks, best.cholesky, skewed, best.objective, diagnostics)
+
+
+def _skewed_hypers(problem, s, free, blocks, rule, all_nodes, state, point) -> list[Marginal]:
+    """Marginals of hyperparameters that are too uncertain to be normal."""
+    lower = point.cholesky[point.n_theta :, point.n_theta :]
+    covariance = cho_solve((lower, True), np.eye(s.n_hyper))
+    chosen = uncertain_scales(s.is_log_scale, covariance)
+    if not chosen.size:
+        return []
+
+    def profile(h: np.ndarray, start: LaplaceState | None) -> tuple[float, LaplaceState]:
+        begun = start or state
+        current, value = LaplaceState(begun.theta, begun.sd, h, begun.x), -np.inf
+        for _ in range(PROFILE_STEPS):
+            totals, current = sweep(problem, s, blocks, rule, all_nodes, current, 4)
+            here = evaluate(problem, s, free, current, totals)
+            value = here.log_marginal
+            if not np.isfinite(value):
+                break
+            m = here.n_theta
+            step = free.expand(cho_solve((here.cholesky[:m, :m], True), here.gradient[:m]))
+            current = LaplaceState(current.theta + step.reshape(current.theta.shape), here.sd, h, current.x)
+        return value, current
+
+    return marginals(profile, state.h, chosen, covariance)
 
 
 def choose_rule(problem: Problem, s: Structure) -> tuple[Rule, bool]:
@@ -197,46 +225,67 @@ def start(problem: Problem, s: Structure) -> LaplaceState:
         if name == "sd_theta":
             h[at : at + length] = 0.0
         at += length
+    if problem.anchor is not None:
+        shift = _anchored_shift(s, problem, theta, mean_item)
+        theta = theta + shift
+        if "intercept" in s.item_names:
+            x[:, s.item_names.index("intercept")] -= shift
+        x[problem.anchor.known] = problem.anchor.mean[problem.anchor.known]
+        at = 0
+        for name, length, _ in s.free:
+            if name == "mean_theta":
+                h[at : at + length] = shift
+            at += length
     return LaplaceState(theta, np.full_like(theta, 0.3), h, x)
 
 
-def sweep(problem, s, blocks, rule, all_nodes, state, steps) -> tuple[Totals, LaplaceState, ItemPosterior]:
+def _anchored_shift(s: Structure, problem: Problem, theta: np.ndarray, mean_item: np.ndarray) -> float:
+    """Where abilities must lie for the known items to be answered as well as they were: best of a grid."""
+    assert problem.anchor is not None
+    known = np.flatnonzero(problem.anchor.known)
+    mean = problem.anchor.mean[known]
+    log_a = mean[:, s.item_names.index("log_a")] if "log_a" in s.item_names else np.zeros(len(known))
+    grid = np.linspace(-5, 5, 41)
+    eta = np.exp(log_a) * (theta.ravel()[:, None] + grid[:, None, None])
+    expected = expit(eta + mean[:, s.item_names.index("intercept")]).mean(1)
+    return float(grid[np.argmin(((expected - mean_item[known]) ** 2).sum(1))])
+
+
+def sweep(problem, s, blocks, rule, all_nodes, state, steps) -> tuple[Totals, LaplaceState]:
     """One pass over the answers: items' modes, then totals. Sums across blocks are kept in float64."""
     theta, h = state.abilities(), jnp.asarray(state.h, jnp.float32)
     x = state.x.copy()
     sums: list[np.ndarray] | None = None
-    posteriors = ItemPosterior(*(np.zeros(shape, np.float32) for shape in _posterior_shapes(problem.n_items, s.n_item)))
     for block in blocks:
         cells, data = problem.cells(block.items, block.width)
         item = Item.batch(cells, data)
         modes = item_modes(s, jnp.asarray(x[block.items]), theta, h, cells, item, jnp.int32(steps))
-        totals, posterior, _ = integrate(s, modes, theta, h, cells, item, jnp.asarray(block.real), rule, all_nodes)
+        totals, _, _ = integrate(s, modes, theta, h, cells, item, jnp.asarray(block.real), rule, all_nodes)
         x[block.items] = modes
-        for full, part in zip(posteriors, posterior, strict=True):
-            full[block.items] = part
         parts = [
             np.asarray(t, np.float64).sum(0) if k == 0 else np.asarray(t, np.float64) for k, t in enumerate(totals)
         ]
         sums = parts if sums is None else [a + b for a, b in zip(sums, parts, strict=True)]
     assert sums is not None
-    return Totals(*sums), LaplaceState(state.theta, state.sd, state.h, x), posteriors
+    return Totals(*sums), LaplaceState(state.theta, state.sd, state.h, x)
 
 
-def _posterior_shapes(n: int, d: int) -> list[tuple[int, ...]]:
-    return [(n, d), (n, d, d), (n, d), (n, d, d)]
+class FreeAbilities:
+    """Orthonormal free coordinates of abilities (D, S).
 
+    With ``zero_sum`` each dimension sums to zero over subjects: a Householder reflection, one coordinate dropped.
+    """
 
-class ZeroSum:
-    """Orthonormal coordinates of abilities (D, S) whose rows sum to zero: a Householder reflection per dimension."""
-
-    def __init__(self, n_dimensions: int, n_subjects: int) -> None:
-        self.d, self.s = n_dimensions, n_subjects
+    def __init__(self, n_dimensions: int, n_subjects: int, zero_sum: bool) -> None:
+        self.d, self.s, self.zero_sum = n_dimensions, n_subjects, zero_sum
         v = np.full(n_subjects, 1 / np.sqrt(n_subjects))
         v[0] -= 1
         self.v = v / np.linalg.norm(v)
 
     def reflect(self, a: np.ndarray) -> np.ndarray:
         """Apply the reflection to the first axis, dimension by dimension."""
+        if not self.zero_sum:
+            return a
         shape = a.shape
         a = a.reshape(self.d, self.s, -1)
         a = a - 2 * self.v[None, :, None] * np.einsum("s,dsk->dk", self.v, a)[:, None]
@@ -245,14 +294,14 @@ class ZeroSum:
     @property
     def keep(self) -> np.ndarray:
         """Positions of the free coordinates after reflection."""
-        return np.flatnonzero(np.tile(np.arange(self.s) > 0, self.d))
+        return np.flatnonzero(np.tile(np.arange(self.s) >= int(self.zero_sum), self.d))
 
     def restrict(self, matrix: np.ndarray) -> np.ndarray:
-        """(D S, ...) -> (D (S - 1), ...)."""
+        """(D S, ...) -> (free, ...)."""
         return self.reflect(matrix)[self.keep]
 
     def expand(self, free: np.ndarray) -> np.ndarray:
-        """(D (S - 1), ...) -> (D S, ...), rows summing to zero."""
+        """(free, ...) -> (D S, ...)."""
         full = np.zeros((self.d * self.s, *free.shape[1:]))
         full[self.keep] = free
         return self.reflect(full)
@@ -260,12 +309,13 @@ class ZeroSum:
 
 @dataclass(frozen=True)
 class Point:
-    """Objective, gradient and precision in free coordinates at one place."""
+    """Objective, gradient and precision in free coordinates at one place; log_marginal has abilities integrated out."""
 
     objective: float
+    log_marginal: float
     gradient: np.ndarray
     cholesky: np.ndarray
-    free: ZeroSum
+    free: FreeAbilities
     n_theta: int
     sd: np.ndarray
 
@@ -276,7 +326,7 @@ class Point:
         return full, float(step @ self.gradient)
 
 
-def evaluate(problem: Problem, s: Structure, free: ZeroSum, state: LaplaceState, totals: Totals) -> Point:
+def evaluate(problem: Problem, s: Structure, free: FreeAbilities, state: LaplaceState, totals: Totals) -> Point:
     """Assemble objective, gradient and precision from a sweep's totals and the priors."""
     n = state.theta.size
     h = jnp.asarray(state.h, jnp.float32)
@@ -284,7 +334,8 @@ def evaluate(problem: Problem, s: Structure, free: ZeroSum, state: LaplaceState,
     inverse = np.linalg.inv(tril @ tril.T)
     prior_block = np.kron(inverse, np.eye(problem.n_subjects))
     h_theta = np.diag(totals.curvature_theta) - prior_block
-    gradient_theta = totals.gradient_theta - (inverse @ state.theta).ravel()
+    mean = np.asarray(s.ability_mean(h), np.float64)[:, None]
+    gradient_theta = totals.gradient_theta - (inverse @ (state.theta - mean)).ravel()
     full, tau = None, 1.0
     for tau in (1.0, 0.9, 0.5, 0.0):
         h_tt = free.restrict(free.restrict(-(h_theta + tau * totals.louis[:n, :n])).T)
@@ -292,12 +343,12 @@ def evaluate(problem: Problem, s: Structure, free: ZeroSum, state: LaplaceState,
         if full is not None:
             break
     if full is None:
-        return Point(-np.inf, np.zeros(1), np.eye(1), free, n, state.sd)
+        return Point(-np.inf, -np.inf, np.zeros(1), np.eye(1), free, n, state.sd)
     m = free.keep.size
     conditional = np.linalg.inv(_conditional_precision(-totals.curvature_theta.reshape(state.theta.shape), inverse))
     moment = state.theta @ state.theta.T + conditional.sum(0)
     sd = np.sqrt(np.einsum("sdd->ds", conditional))
-    n_free = float(problem.n_subjects - 1)
+    n_free = float(free.keep.size // free.d)
     g_h, h_h, cross_prior = (np.asarray(a, np.float64) for a in _hyper_terms(s, h, moment, state.theta, n_free))
     gradient_h = totals.gradient_h + g_h
     cross = totals.cross + cross_prior + tau * totals.louis[:n, n:]
@@ -313,9 +364,13 @@ def evaluate(problem: Problem, s: Structure, free: ZeroSum, state: LaplaceState,
         cholesky = np.linalg.cholesky(
             np.block([[h_tt, 0 * cross], [0 * cross.T, np.diag(np.abs(np.diag(h_hh)) + 1.0)]])
         )
-    bound = s.log_prior_hyper(h) + s.log_prior_theta(h, jnp.asarray(state.moment, jnp.float32), n_free)
-    objective = float(totals.log_integral) + float(bound) + np.log(state.sd).sum()
-    return Point(objective, np.concatenate([free.restrict(gradient_theta), gradient_h]), cholesky, free, m, sd)
+    total = jnp.asarray(state.theta.sum(1), jnp.float32)
+    bound = s.log_prior_hyper(h) + s.log_prior_theta(h, jnp.asarray(state.moment, jnp.float32), total, n_free)
+    value = float(totals.log_integral) + float(bound)
+    objective, log_marginal = value + np.log(state.sd).sum(), value - np.log(np.diag(full)).sum()
+    return Point(
+        objective, log_marginal, np.concatenate([free.restrict(gradient_theta), gradient_h]), cholesky, free, m, sd
+    )
 
 
 def _conditional_precision(curvature: np.ndarray, inverse: np.ndarray) -> np.ndarray:
@@ -329,21 +384,22 @@ def _hyper_terms(s: Structure, h: Any, moment: np.ndarray, theta: np.ndarray, n:
     return _hyper_terms_jit(s, h, jnp.asarray(moment, jnp.float32), jnp.asarray(theta, jnp.float32), jnp.float32(n))
 
 
-def _expected_prior(s: Structure, h: Any, moment: Any, n: Any) -> Any:
-    return s.log_prior_hyper(h) + s.log_prior_theta(h, moment, n)
+def _expected_prior(s: Structure, h: Any, moment: Any, total: Any, n: Any) -> Any:
+    return s.log_prior_hyper(h) + s.log_prior_theta(h, moment, total, n)
 
 
 def _cross(s: Structure, h: Any, theta: Any) -> Any:
     def gradient(h):
         tril = s.ability_tril(h)
-        return -jax.scipy.linalg.cho_solve((tril, True), theta).ravel()
+        return -jax.scipy.linalg.cho_solve((tril, True), theta - s.ability_mean(h)[:, None]).ravel()
 
     return jax.jacfwd(gradient)(h)
 
 
 def _hyper_terms_impl(s: Structure, h: Any, moment: Any, theta: Any, n: Any) -> tuple[Any, ...]:
-    g = jax.grad(_expected_prior, 1)(s, h, moment, n)
-    hessian = jax.hessian(_expected_prior, 1)(s, h, moment, n)
+    total = theta.sum(1)
+    g = jax.grad(_expected_prior, 1)(s, h, moment, total, n)
+    hessian = jax.hessian(_expected_prior, 1)(s, h, moment, total, n)
     return g, hessian, _cross(s, h, theta)
 
 

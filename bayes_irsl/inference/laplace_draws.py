@@ -16,8 +16,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from bayes_irsl.cells import Cells, Problem
-from bayes_irsl.inference.item_integrals import ItemPosterior, integrate
-from bayes_irsl.inference.laplace import LaplaceFit, ZeroSum
+from bayes_irsl.inference.hyper_marginals import moved
+from bayes_irsl.inference.item_integrals import ItemPosterior, integrate, positive
+from bayes_irsl.inference.laplace import FreeAbilities, LaplaceFit
 from bayes_irsl.inference.structure import Item, Structure
 
 Array = Any
@@ -34,11 +35,12 @@ def laplace_draws(problem: Problem, fit: LaplaceFit, n_draws: int, seed: int) ->
     """
     s = fit.structure
     rng = np.random.default_rng(seed)
-    free = ZeroSum(s.n_dimensions, problem.n_subjects)
+    free = FreeAbilities(s.n_dimensions, problem.n_subjects, not s.anchored)
     n_theta = free.keep.size
     noise = rng.standard_normal((fit.precision_cholesky.shape[0], n_draws))
-    moved = solve_triangular(fit.precision_cholesky, noise, lower=True, trans="T")
-    delta = np.concatenate([free.expand(moved[:n_theta]), moved[n_theta:]]).T
+    gaussian = solve_triangular(fit.precision_cholesky, noise, lower=True, trans="T").T
+    drawn = moved(gaussian, fit.precision_cholesky, n_theta, fit.skewed) if fit.skewed else gaussian
+    delta = np.concatenate([free.expand(drawn[:, :n_theta].T), drawn[:, n_theta:].T]).T
     theta = fit.state.theta.ravel() + delta[:, : fit.state.theta.size]
     h = fit.state.h + delta[:, fit.state.theta.size :]
     theta = theta.reshape(n_draws, s.n_dimensions, problem.n_subjects)
@@ -56,15 +58,16 @@ def laplace_draws(problem: Problem, fit: LaplaceFit, n_draws: int, seed: int) ->
             s, modes, state_theta, h_mode, cells, item, jnp.asarray(block.real), fit.rule, fit.all_nodes
         )
         block_key = jax.random.fold_in(key, number)
-        drawn = _gaussian(block_key, posterior, linear, jnp.asarray(delta, jnp.float32))
         n_real = int(block.real.sum())
-        bad = np.array(_not_normal(posterior))
+        bad = np.array(_not_normal(posterior)) | bool(fit.skewed)
         bad[n_real:] = False
-        x[:, block.items[:n_real]] = np.asarray(drawn)[:, :n_real]
+        if not bad[:n_real].all():
+            drawn = _gaussian(block_key, posterior, linear, jnp.asarray(delta, jnp.float32))
+            x[:, block.items[:n_real]] = np.asarray(drawn)[:, :n_real]
         if bad.any():
             rough[block.items[bad]] = True
             x[:, block.items[bad]] = _resample(
-                s, block_key, np.flatnonzero(bad), posterior, linear, delta, theta_cells, h, problem, block
+                s, block_key, np.flatnonzero(bad), posterior, linear, delta, theta_cells, h, h_mode, problem, block
             )
     log_density = np.log(np.diag(fit.precision_cholesky)).sum() - 0.5 * (noise**2 + np.log(2 * np.pi)).sum(0)
     return {"theta": theta, "h": h, "x": x, "resampled": rough, "log_density": log_density}
@@ -85,7 +88,7 @@ def _not_normal(posterior: ItemPosterior) -> Array:
     return (shift > SHIFT) | (spread > SPREAD)
 
 
-def _resample(s, key, bad, posterior, linear, delta, theta, h, problem: Problem, block) -> np.ndarray:
+def _resample(s, key, bad, posterior, linear, delta, theta, h, h_mode, problem: Problem, block) -> np.ndarray:
     """Draws (n_draws, len(bad), d) of the items ``bad`` of a block, in chunks of one compiled shape."""
     n_draws = len(h)
     # A power of two, so that blocks share compiled shapes.
@@ -102,6 +105,7 @@ def _resample(s, key, bad, posterior, linear, delta, theta, h, problem: Problem,
             jnp.asarray(delta, jnp.float32),
             theta,
             jnp.asarray(h, jnp.float32),
+            h_mode,
             cells,
             Item.batch(cells, data),
         )
@@ -119,31 +123,50 @@ def _resample_chunk(
     delta: Array,
     theta: Array,
     h: Array,
+    h_mode: Array,
     cells: Cells,
     item: Item,
 ) -> Array:
-    d = s.n_item
-    lower = jnp.linalg.cholesky(posterior.spread)
+    n_items = posterior.mode.shape[0]
 
     def one_draw(arguments):
         key, delta, theta, h = arguments
         places = cells.take(theta)
-        places = jnp.broadcast_to(places, (lower.shape[0], places.shape[1]))
+        places = jnp.broadcast_to(places, (n_items, places.shape[1]))
         answer_h = h[h.shape[0] - s.n_answer :]
 
-        def one_item(key, posterior, linear, lower, t, item):
+        def one_item(key, posterior, linear, t, item):
             first, second = jax.random.split(key)
-            centre = posterior.shift + linear @ delta
-            noise = WIDER * jax.random.normal(first, (CANDIDATES, d))
-            x = posterior.mode + (centre + noise @ lower.T) @ posterior.scale.T
+            centre, root = _conditional(s, posterior, linear, delta, h, h_mode, item)
+            noise = WIDER * jax.random.normal(first, (CANDIDATES, s.n_item))
+            x = centre + noise @ root.T
             log_q = -0.5 * jnp.sum(noise**2, -1) / WIDER**2
-            log_p = jax.vmap(
-                lambda x: s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item.benchmark)
-            )(x)
+            log_p = jax.vmap(lambda x: s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item))(x)
             return x[jax.random.categorical(second, log_p - log_q)]
 
-        keys = jax.random.split(key, lower.shape[0])
-        return jax.vmap(one_item)(keys, posterior, linear, lower, places, item)
+        keys = jax.random.split(key, n_items)
+        return jax.vmap(one_item)(keys, posterior, linear, places, item)
 
     keys = jax.random.split(key, h.shape[0])
     return jax.lax.map(one_draw, (keys, delta, theta, h))
+
+
+def _conditional(
+    s: Structure, posterior: ItemPosterior, linear: Array, delta: Array, h: Array, h_mode: Array, item: Item
+) -> tuple[Array, Array]:
+    """Mean and a root of the covariance of a normal for an item given a draw of (theta, h).
+
+    Abilities and answer parameters move the item linearly; its prior under the mode's hyperparameters is taken out of
+    the posterior and that under the draw's put in.
+    """
+    n_h = h.shape[0]
+    of_prior = jnp.arange(delta.shape[0]) - (delta.shape[0] - n_h)
+    outside = (of_prior < 0) | (of_prior >= n_h - s.n_answer)
+    mean = posterior.mode + posterior.scale @ (posterior.shift + linear @ jnp.where(outside, delta, 0.0))
+    root = posterior.scale @ jnp.linalg.cholesky(posterior.spread)
+    precision = jnp.linalg.inv(root @ root.T)
+    old_mean, old = s.prior_moments(h_mode, item)
+    new_mean, new = s.prior_moments(h, item)
+    precision_new = positive(precision - old + new, new)
+    mean = jnp.linalg.solve(precision_new, precision @ mean - old @ old_mean + new @ new_mean)
+    return mean, jnp.linalg.inv(jnp.linalg.cholesky(precision_new)).T

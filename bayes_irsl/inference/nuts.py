@@ -25,9 +25,11 @@ from bayes_irsl.spec import ItemResponse
 Array = Any
 
 
-def model_of(spec: ItemResponse, n_dimensions: int) -> Callable[..., None]:
+def model_of(spec: ItemResponse, n_dimensions: int, anchored: bool = False) -> Callable[..., None]:
     """The NumPyro model of a resolved spec, as a function of (cells, data)."""
-    if n_dimensions == 1:
+    if anchored:
+        abilities = models.anchored_ability
+    elif n_dimensions == 1:
         abilities = models.one_ability
     elif spec.dependence == "testlet":
         abilities = models.testlet_abilities
@@ -49,6 +51,7 @@ class Potential:
 
     spec: ItemResponse
     n_dimensions: int
+    anchored: bool = False
 
     def __call__(self, z: dict[str, Array], data: tuple[Any, Any, dict[str, Array]]) -> Array:
         cells, answers, shares = data
@@ -60,7 +63,12 @@ class Potential:
         return constrain_fn(self._program(shares), (cells, answers), {}, z, return_deterministic=True)
 
     def _program(self, shares: dict[str, Array]) -> Callable[..., None]:
-        return partly_centred(model_of(self.spec, self.n_dimensions), shares)
+        return partly_centred(self.model, shares)
+
+    @property
+    def model(self) -> Callable[..., None]:
+        """The plain program."""
+        return model_of(self.spec, self.n_dimensions, self.anchored)
 
 
 def nuts(
@@ -77,7 +85,7 @@ def nuts(
     progress: bool,
 ) -> tuple[RawDraws, dict[str, np.ndarray]]:
     """Sample; ``start`` are draws of an approximation that set starting points, diagonal metric and centring."""
-    potential = Potential(problem.spec, s.n_dimensions)
+    potential = Potential(problem.spec, s.n_dimensions, s.anchored)
     cells, answers = problem.cells()
     free, shares = _unconstrained_start(potential, to_sites(problem, s, start), cells, answers)
     variance = ravel_pytree(jax.tree.map(lambda v: jnp.var(v, 0), free))[0]
@@ -112,9 +120,8 @@ def _unconstrained_start(
     potential: Potential, sites: dict[str, Array], cells: Any, answers: Any
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Draws by site as unconstrained parameters (n, ...), and how far each site is centred."""
-    model = model_of(potential.spec, potential.n_dimensions)
-    shares = shares_of(model, (cells, answers), sites)
-    return unconstrained(model, shares, (cells, answers), sites), shares
+    shares = shares_of(potential.model, (cells, answers), sites)
+    return unconstrained(potential.model, shares, (cells, answers), sites), shares
 
 
 @partial(jax.jit, static_argnames=("potential",))
@@ -126,7 +133,10 @@ def to_sites(problem: Problem, s: Structure, raw: RawDraws) -> dict[str, Array]:
     """Draws as values of the model's sample sites, put on its convention that log discriminations sum to zero."""
     sites: dict[str, Array] = {}
     theta, hypers = raw.theta, dict(raw.hypers)
-    if "log_a" in raw.items:
+    if s.anchored:
+        sites |= {name: raw.items[name] for name in ("log_a",) if name in raw.items}
+        sites |= {name: hypers[name] for name in ("mean_log_a",) if name in hypers}
+    elif "log_a" in raw.items:
         log_a = raw.items["log_a"]
         shift = log_a.mean(1, keepdims=True)
         log_a = log_a - shift
@@ -169,7 +179,7 @@ def from_sites(problem: Problem, s: Structure, samples: dict[str, Array]) -> Raw
     hypers = {}
     if "log_a" in s.item_names:
         mean = v["mean_log_a"] if "mean_log_a" in v else np.zeros((n, 1))
-        items["log_a"] = v["log_a_deviation"] + mean[:, problem.benchmark]
+        items["log_a"] = v["log_a"] if s.anchored else v["log_a_deviation"] + mean[:, problem.benchmark]
         if "mean_log_a" in v:
             hypers["mean_log_a"] = mean
     if "log_phi" in s.item_names:

@@ -1,4 +1,7 @@
-"""From draws on the scale of fitting to the bank's scale: calibration subjects have mean 0 and sd 1 in every draw."""
+"""From draws on the scale of fitting to the bank's scale: calibration subjects have mean 0 and sd 1 in every draw.
+
+Anchored draws are on the scale of the anchoring bank already.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayes_irsl.cells import Problem
-from bayes_irsl.inference.structure import Structure
+from bayes_irsl.inference.structure import Item, Structure
 from bayes_irsl.priors import Prior
 
 Floats = npt.NDArray[Any]
@@ -40,13 +43,14 @@ class RawDraws:
         """Log prior density of abilities, item parameters and hyperparameters, by draw."""
         h = jnp.asarray(self._free(s), jnp.float32)
         moment = np.einsum("nds,nes->nde", self.theta, self.theta)
-        n = float(problem.n_subjects - 1)
-        theta = jax.vmap(lambda h, m: s.log_prior_theta(h, m, n))(h, jnp.asarray(moment, jnp.float32))
-        benchmark = jnp.asarray(problem.benchmark)
+        sums = (jnp.asarray(v, jnp.float32) for v in (moment, self.theta.sum(-1)))
+        n = float(problem.n_subjects - (not s.anchored))
+        theta = jax.vmap(lambda h, m, t: s.log_prior_theta(h, m, t, n))(h, *sums)
+        item = Item.known_facts(problem)
         x = jnp.stack([jnp.asarray(self.items[name], jnp.float32) for name in s.item_names], -1)
 
         def items(x, h):
-            return jax.vmap(lambda x, b: s.log_prior_item(x, h, b))(x, benchmark).sum()
+            return jax.vmap(lambda x, item: s.log_prior_item(x, h, item))(x, item).sum()
 
         parts = {
             "theta": theta,
@@ -67,8 +71,12 @@ def to_bank_scale(
     rng = np.random.default_rng([seed, 1])
     r = problem.responses
     n = len(raw.theta)
-    centre, size = raw.theta.mean(-1), raw.theta.std(-1)
     theta = rng.standard_normal((n, s.n_dimensions, r.n_subjects))
+    if s.anchored:
+        centre, size = np.zeros((n, s.n_dimensions)), np.ones((n, s.n_dimensions))
+        theta = raw.hypers["mean_theta"][..., None] + raw.hypers["sd_theta"][..., None] * theta
+    else:
+        centre, size = raw.theta.mean(-1), raw.theta.std(-1)
     correlation = _correlation(s, raw)
     if correlation is not None:
         theta = np.linalg.cholesky(correlation + 1e-6 * np.eye(s.n_dimensions)) @ theta
@@ -97,11 +105,11 @@ def to_bank_scale(
             out[name] = (("benchmark",), value)
         elif name == "mean_log_a":
             continue
-        elif name == "sd_theta":
+        elif name in ("mean_theta", "sd_theta"):
             out[name] = ((), (value / size)[:, 0]) if one else (("dimension",), value / size)
         elif name == "log_phi" and "log_phi" in items:
             out["mean_log_phi"] = ((), value[:, 0])
-        elif name not in ("correlation", "tril", "log_phi"):
+        elif name not in ("correlation", "tril", "log_phi", "anchor_error"):
             out[name] = ((), value[:, 0])
     mean_log_a = raw.hypers.get("mean_log_a", np.zeros((n, len(problem.benchmarks))))
     first = [int(np.flatnonzero(problem.benchmark == k)[0]) for k in range(len(problem.benchmarks))]

@@ -6,7 +6,8 @@ vector x of item parameters. Given theta and h the items are independent:
     log p(theta, h, x | y) = log p(h) + log p(theta | h) + sum_j [log p(x_j | h) + sum_s log p(y_sj | x_j, theta_s, h)]
 
 Here the scale is fixed by the prior of log a alone (mean zero), which keeps items independent; draws are put on the
-bank's scale afterwards, so this is the model of ``models/item_response.py`` up to that convention.
+bank's scale afterwards, so this is the model of ``models/item_response.py`` up to that convention. Anchored, the scale
+is that of the known items, and the abilities' mean and the log discriminations' are learned.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from numpyro import distributions as dist
 from numpyro.distributions.transforms import CorrCholeskyTransform
 
 from bayes_irsl.answers import LIKELIHOODS
-from bayes_irsl.cells import Cells, Problem
+from bayes_irsl.cells import Anchor, Cells, Problem
 from bayes_irsl.curves import with_guessing
-from bayes_irsl.models.item_response import PRIOR_OF
+from bayes_irsl.models.item_response import MEAN_THETA, PRIOR_OF
 from bayes_irsl.priors import Normal, Prior
+from bayes_irsl.spec import ItemResponse
 
 Array = Any
 
@@ -49,6 +51,7 @@ class Structure:
     sd_mean_log_a: float
     sd_logit_guessing: float
     lkj: float
+    anchored: bool = False
 
     @property
     def n_item(self) -> int:
@@ -110,9 +113,14 @@ class Structure:
             tril = CorrCholeskyTransform()(v["correlation"])
         return v["sd_theta"][:, None] * tril
 
-    def log_prior_theta(self, h: Array, moment: Array, n: Array) -> Array:
-        """log p(theta | h) from the moment matrix sum_s theta_s theta_s' (D, D) of n independent subjects."""
-        tril = self.ability_tril(h)
+    def ability_mean(self, h: Array) -> Array:
+        """Mean (D,) of a subject's abilities: zero unless anchored."""
+        return self.values(h)["mean_theta"] if self.anchored else jnp.zeros(self.n_dimensions)
+
+    def log_prior_theta(self, h: Array, moment: Array, total: Array, n: Array) -> Array:
+        """log p(theta | h) of n independent subjects from sum_s theta_s theta_s' (D, D) and sum_s theta_s (D,)."""
+        tril, mean = self.ability_tril(h), self.ability_mean(h)
+        moment = moment - jnp.outer(mean, total) - jnp.outer(total, mean) + n * jnp.outer(mean, mean)
         solved = jax.scipy.linalg.solve_triangular(tril, moment, lower=True)
         solved = jax.scipy.linalg.solve_triangular(tril, solved.T, lower=True)
         return -n * jnp.log(jnp.diagonal(tril)).sum() - 0.5 * jnp.trace(solved)
@@ -136,10 +144,31 @@ class Structure:
                 sd.append(v["sd_log_phi"][0])
         return jnp.stack(mean), jnp.stack(sd)
 
-    def log_prior_item(self, x: Array, h: Array, benchmark: Array) -> Array:
-        """log p(x_j | h)."""
-        mean, sd = self.item_prior(h, benchmark)
-        return jnp.sum(-0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd)) - 0.5 * len(self.item_names) * jnp.log(2 * jnp.pi)
+    def log_prior_item(self, x: Array, h: Array, item: Item) -> Array:
+        """log p(x_j | h), or what the bank says of an item that it knows."""
+        mean, sd = self.item_prior(h, item.benchmark)
+        value = jnp.sum(-0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd))
+        if item.anchor is not None:
+            anchor = item.anchor.given(self.values(h)["anchor_error"])
+            z = jax.scipy.linalg.solve_triangular(anchor.tril, x - anchor.mean, lower=True)
+            banked = -0.5 * jnp.sum(z**2) - jnp.sum(jnp.log(jnp.diagonal(anchor.tril)))
+            value = jnp.where(anchor.known, banked, value)
+        return value - 0.5 * len(self.item_names) * jnp.log(2 * jnp.pi)
+
+    def prior_moments(self, h: Array, item: Item) -> tuple[Array, Array]:
+        """Mean (d,) and precision (d, d) of the prior of an item's parameters."""
+        mean, sd = self.item_prior(h, item.benchmark)
+        precision = jnp.diag(1 / sd**2)
+        if item.anchor is None:
+            return mean, precision
+        anchor = item.anchor.given(self.values(h)["anchor_error"])
+        banked = jax.scipy.linalg.cho_solve((anchor.tril, True), jnp.eye(self.n_item))
+        return jnp.where(anchor.known, anchor.mean, mean), jnp.where(anchor.known, banked, precision)
+
+    @property
+    def is_log_scale(self) -> np.ndarray:
+        """Which entries of h are logs of positive hyperparameters (n_hyper,)."""
+        return np.concatenate([np.full(size, prior.positive) for _, size, prior in self.free] or [np.zeros(0, bool)])
 
     def log_likelihood_item(self, x: Array, theta: Array, answer_h: Array, item: Item) -> Array:
         """sum over places of log p(y | x_j, theta); theta (M,) abilities in the places."""
@@ -174,10 +203,24 @@ class Item:
     benchmark: Array
     logit_centre: Array
     guessing_free: Array
+    anchor: Anchor | None
 
     @classmethod
     def batch(cls, cells: Cells, data: Any) -> Item:
-        return cls(data, cells.mask, cells.benchmark, cells.logit_centre, cells.guessing_free)
+        return cls(data, cells.mask, cells.benchmark, cells.logit_centre, cells.guessing_free, cells.anchor)
+
+    @classmethod
+    def known_facts(cls, problem: Problem) -> Item:
+        """All kept items without their answers."""
+        facts = (problem.benchmark, problem.logit_centre, problem.guessing_free, problem.anchor)
+        return cls(None, None, *jax.tree.map(jnp.asarray, facts))
+
+
+def item_names(spec: ItemResponse) -> tuple[str, ...]:
+    """Parameters of an item, in the order that structures and anchors keep."""
+    by_item = spec.precision == "item" and "log_phi" in LIKELIHOODS[spec.likelihood].parameters
+    names = [] if spec.curve == "1pl" else ["log_a"]
+    return (*names, "intercept", *["guessing_deviation"] * (spec.curve == "3pl"), *["log_phi"] * by_item)
 
 
 def structure(problem: Problem) -> Structure:
@@ -185,17 +228,18 @@ def structure(problem: Problem) -> Structure:
     spec, priors = problem.spec, problem.spec.priors
     k, d = len(problem.benchmarks), len(problem.dimensions)
     parameters = LIKELIHOODS[spec.likelihood].parameters
-    by_item = spec.precision == "item" and "log_phi" in parameters
-    item_names = [] if spec.curve == "1pl" else ["log_a"]
-    item_names += ["intercept"] + ["guessing_deviation"] * (spec.curve == "3pl") + ["log_phi"] * by_item
+    names, anchored = item_names(spec), problem.anchor is not None
+    by_item = "log_phi" in names
     hypers: list[tuple[str, int, Prior | float]] = [
         ("mean_intercept", k, priors.mean_intercept),
         ("sd_intercept", k, priors.sd_intercept),
         ("sd_theta", d, priors.sd_theta),
     ]
+    if anchored:
+        hypers += [("mean_theta", d, MEAN_THETA), ("anchor_error", 2, Normal(0.0, 1.0))]
     if spec.curve != "1pl":
         hypers.append(("sd_log_a", 1, priors.sd_log_a))
-        if k > 1:
+        if k > 1 or anchored:
             hypers.append(("mean_log_a", k, Normal(0.0, priors.sd_mean_log_a)))
     if d > 1 and spec.dependence == "testlet":
         hypers.append(("sd_testlet", 1, Prior("HalfNormal", (1.0,))))
@@ -209,10 +253,11 @@ def structure(problem: Problem) -> Structure:
         likelihood=spec.likelihood,
         dependence=spec.dependence,
         n_dimensions=d,
-        item_names=tuple(item_names),
+        item_names=names,
         hypers=tuple(hypers),
         answer_hypers=answer,
         sd_mean_log_a=priors.sd_mean_log_a,
         sd_logit_guessing=priors.sd_logit_guessing,
         lkj=priors.lkj,
+        anchored=anchored,
     )

@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 from bayes_irsl.cells import Cells, Problem
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.item_integrals import ItemPosterior, integrate
-from bayes_irsl.inference.laplace import LaplaceFit, ZeroSum
+from bayes_irsl.inference.laplace import FreeAbilities, LaplaceFit
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Item, Structure
 
@@ -127,7 +127,7 @@ def _train(
 def whiten(problem: Problem, laplace: LaplaceFit, cells: Cells, item: Item) -> Whitening:
     """The affine map of a Laplace fit, items in the problem's order."""
     s, state = laplace.structure, laplace.state
-    free = ZeroSum(s.n_dimensions, problem.n_subjects)
+    free = FreeAbilities(s.n_dimensions, problem.n_subjects, not s.anchored)
     m = free.keep.size
     root = solve_triangular(laplace.precision_cholesky, np.eye(len(laplace.precision_cholesky)), lower=True, trans="T")
     root = np.concatenate([free.expand(root[:m]), root[m:]])
@@ -154,7 +154,8 @@ def log_joint(s: Structure, theta: Array, h: Array, x: Array, cells: Cells, item
     answer_h = h[h.shape[0] - s.n_answer :]
 
     def one(x: Array, t: Array, item: Item) -> Array:
-        return s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item.benchmark)
+        return s.log_likelihood_item(x, t, answer_h, item) + s.log_prior_item(x, h, item)
 
-    prior = s.log_prior_hyper(h) + s.log_prior_theta(h, theta @ theta.T, jnp.float32(n_subjects - 1))
+    n = jnp.float32(n_subjects if s.anchored else n_subjects - 1)
+    prior = s.log_prior_hyper(h) + s.log_prior_theta(h, theta @ theta.T, theta.sum(1), n)
     return prior + jax.vmap(one)(x, places, item).sum()

@@ -75,7 +75,10 @@ def build_tree(
         "device": jax.default_backend(),
         "precision": str(jax.numpy.zeros(()).dtype),
         "data_hash": r.data_hash,
-        "scale": "calibration subjects have mean 0 and sd 1 in every draw",
+        "scale": f"{problem.scale} in every draw"
+        if problem.anchor is None
+        else f"of the anchoring bank: {problem.scale}",
+        "anchored_on": problem.scale_id,
         "fixed": fixed_hypers(s),
         "diagnostics": diagnostics,
     }
