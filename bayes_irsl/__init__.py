@@ -30,7 +30,12 @@ _WHERE = {
     "ItemResponseTarget": "inference.sbc",
     "simulation_based_calibration": "inference.sbc",
     "calibration_check": "diagnostics.ranks",
+    "prior_predictive": "inference.prior_predictive",
+    "log_likelihood": "diagnostics.pointwise",
+    "log_likelihood_blocks": "diagnostics.pointwise",
     "link": "linking",
+    "link_subjects": "linking",
+    "Link": "linking",
 }
 __all__ = sorted(_WHERE)
 __version__ = "0.1.0"

@@ -20,7 +20,7 @@ ORDER = (
     ("cells", "distributions"),
     ("models",),
     ("inference",),
-    ("fitting",),
+    ("anchoring", "fitting"),
     ("bank", "_bank_file", "_bank_fit", "linking", "grids", "quadrature", "benchmark_scores", "scoring"),
     ("forecast", "adaptive", "evaluation", "diagnostics", "baselines"),
     ("plots",),

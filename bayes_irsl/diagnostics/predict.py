@@ -215,8 +215,8 @@ def cell_replicates(
     counts = None if responses.trials is None else np.broadcast_to(trials, answer.shape)
     prepare = LIKELIHOODS[likelihood].prepare
     seen = prepare(share if counts is None else np.round(share * trials), None if counts is None else trials)
-    log_seen = _log_density(likelihood, seen, eta, parameters)
-    log_replicate = _log_density(likelihood, prepare(answer, counts), eta, parameters)
+    log_seen = log_density(likelihood, seen, eta, parameters)
+    log_replicate = log_density(likelihood, prepare(answer, counts), eta, parameters)
     return Replicates(answer / trials, np.asarray(log_seen), np.asarray(log_replicate))
 
 
@@ -234,7 +234,8 @@ def _latent(likelihood: str, theta: Any, a: Any, b: Any, logit_c: Any, parameter
 
 
 @partial(jax.jit, static_argnames="likelihood")
-def _log_density(likelihood: str, data: Any, eta: Any, parameters: Any) -> Any:
+def log_density(likelihood: str, data: Any, eta: Any, parameters: Any) -> Any:
+    """Of prepared answers at the logits of their means."""
     return LIKELIHOODS[likelihood].log_density(data, eta, *parameters)
 
 
@@ -253,8 +254,8 @@ def sample_answers(
     if parameters:
         phi = np.exp(parameters[0].astype(float))
         mean = np.clip(mean, 1e-7, 1 - 1e-7)
-        mean = np.clip(rng.beta(mean * phi, (1 - mean) * phi), 1e-30, 1 - 1e-7)
+        mean = np.clip(rng.beta(mean * phi, (1 - mean) * phi), 1e-300, np.nextafter(1.0, 0.0))
     if likelihood in COUNTED:
         return rng.binomial(trials.astype(int), mean).astype(np.float32)
     u = rng.random(mean.shape, np.float32)
-    return np.where(u < zero, 0.0, np.where(u > 1 - np.asarray(one), 1.0, mean)).astype(np.float32)
+    return np.where(u < zero, 0.0, np.where(u > 1 - np.asarray(one), 1.0, mean))

@@ -18,7 +18,8 @@ from scipy.linalg import solve_triangular
 from bayes_irsl.cells import Cells, Problem
 from bayes_irsl.inference.hyper_marginals import moved
 from bayes_irsl.inference.item_integrals import ItemPosterior, integrate, positive
-from bayes_irsl.inference.laplace import FreeAbilities, LaplaceFit
+from bayes_irsl.inference.laplace import LaplaceFit
+from bayes_irsl.inference.laplace_state import FreeAbilities
 from bayes_irsl.inference.structure import Item, Structure
 
 Array = Any

@@ -28,6 +28,7 @@ from bayes_irsl.errors import InputError
 from bayes_irsl.inference.centring import SUFFIX, unconstrained
 from bayes_irsl.inference.chains import Settings, run_chains
 from bayes_irsl.inference.nuts import Potential, model_of
+from bayes_irsl.inference.prior_predictive import from_prior
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import ItemResponse
 
@@ -74,7 +75,7 @@ class ItemResponseTarget:
         cells, _ = task.cells()
         keys = jax.random.split(key, 2 * n)
         with jax.enable_x64(True):  # answers next to 1 keep their distance from it
-            sites, answer = jax.vmap(partial(_from_prior, model_of(task.spec, 1), cells))(keys)
+            sites, answer = jax.vmap(partial(from_prior, model_of(task.spec, 1), cells))(keys)
         trials = None if task.responses.trials is None else np.broadcast_to(np.asarray(cells.trials), answer.shape)
         answers = LIKELIHOODS[task.spec.likelihood].prepare(np.asarray(answer, np.float64), trials)
         answers = jax.tree.map(lambda v: jnp.asarray(v)[:n], answers)
@@ -114,12 +115,6 @@ class ItemResponseTarget:
         if self.spec.likelihood == "bernoulli":
             return Responses.from_wide(np.ones(shape))
         return Responses.from_wide(np.full(shape, 0.37))
-
-
-def _from_prior(model: Any, cells: Any, key: Array) -> tuple[dict[str, Array], Array]:
-    trace = handlers.trace(handlers.seed(model, key)).get_trace(cells)
-    sites = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
-    return sites, sites.pop("answer")
 
 
 def simulation_based_calibration(

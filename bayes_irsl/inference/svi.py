@@ -22,7 +22,8 @@ from tqdm.auto import tqdm
 from bayes_irsl.cells import Cells, Problem
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.item_integrals import ItemPosterior, integrate
-from bayes_irsl.inference.laplace import FreeAbilities, LaplaceFit
+from bayes_irsl.inference.laplace import LaplaceFit
+from bayes_irsl.inference.laplace_state import FreeAbilities
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Item, Structure
 
