@@ -79,8 +79,7 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
         totals, current = sweep(problem, s, blocks, rule, all_nodes, current, steps)
         point = evaluate(problem, s, free, current, totals)
         steps = 3
-        worse = best is not None and not point.objective > best.objective - 0.5 - 1e-6 * abs(best.objective)
-        if best is not None and worse and step_scale > 1e-3:
+        if best is not None and _worse(point, best, decrement) and step_scale > 1e-3:
             step_scale *= 0.3
             current = _moved(best_state, best.sd, direction * step_scale)
             continue
@@ -104,6 +103,15 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     skewed = _skewed_hypers(problem, s, free, blocks, rule, all_nodes, best_state, best)
     diagnostics["skewed_hyperparameters"] = len(skewed)
     return LaplaceFit(s, best_state, rule, all_nodes, blocks, best.cholesky, skewed, best.objective, diagnostics)
+
+
+def _worse(point: Point, best: Point, decrement: float) -> bool:
+    """Whether a step did not pay: neither a higher objective nor a smaller Newton decrement.
+
+    Objectives alone mislead: they are taken with the abilities' sd of the step before.
+    """
+    lower = not point.objective > best.objective - 0.5 - 1e-6 * abs(best.objective)
+    return lower and not (np.isfinite(point.objective) and point.step()[1] < decrement)
 
 
 def _skewed_hypers(problem, s, free, blocks, rule, all_nodes, state, point) -> list[Marginal]:
