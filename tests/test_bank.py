@@ -135,7 +135,7 @@ def test_bin_02_difficulty_is_higher_where_items_are_harder():
 
 
 def test_bin_12_slopes_that_are_not_positive_are_refused_by_name():
-    with pytest.raises(InputError, match=r"a of item '0', '1', '2' and 2 more must be positive; got -2"):
+    with pytest.raises(InputError, match=r"a of item '0', '1', '2', '3', '4' must be positive; got -2"):
         ItemBank.from_parameters(np.linspace(-2, 2, 10), np.zeros(10))
 
 

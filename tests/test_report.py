@@ -185,7 +185,7 @@ def rounded():
     mean = 1 / (1 + np.exp(rng.normal(size=12) - 2 * rng.normal(size=(16, 1))))
     table = np.round(rng.beta(8 * mean, 8 * (1 - mean)), 1)
     assert np.isin(table, (0, 1)).sum() > 10
-    return bi.fit(ItemResponse(), bi.Responses.from_wide(table), seed=0, draws=200)
+    return bi.fit(ItemResponse(curve="1pl"), bi.Responses.from_wide(table), seed=0, draws=200)
 
 
 def test_beta_02_the_report_prints_by_itself_what_other_rules_change(rounded):
