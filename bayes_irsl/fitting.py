@@ -15,7 +15,7 @@ import xarray as xr
 from tqdm.auto import tqdm
 
 from bayes_irsl.anchoring import anchored
-from bayes_irsl.cells import problem
+from bayes_irsl.cells import Problem, problem
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.laplace import MAX_ITERATIONS, LaplaceFit, laplace
 from bayes_irsl.inference.laplace_draws import laplace_draws
@@ -26,6 +26,7 @@ from bayes_irsl.spec import ItemResponse
 
 if TYPE_CHECKING:
     from bayes_irsl.bank import ItemBank
+    from bayes_irsl.inference.svi import Guide
     from bayes_irsl.report import Report
 
 METHODS = ("laplace", "nuts", "svi")
@@ -114,6 +115,8 @@ def fit(
     warmup: int = 300,
     target_accept: float = 0.8,
     max_tree_depth: int = 10,
+    max_steps: int = 10_000,
+    start: Fit | None = None,
     progress: bool | None = None,
 ) -> Fit:
     """Fit a model to answers.
@@ -136,6 +139,9 @@ def fit(
         ``draws`` in all.
     warmup, target_accept, max_tree_depth
         Of NUTS. The metric comes from Laplace, so warm-up adapts the step size only.
+    max_steps, start
+        Of SVI: it stops by itself, at the latest after so many steps; ``start`` is an earlier fit by SVI to the same
+        answers, which this one goes on from.
     progress
         Progress bar on standard error; by default only in a terminal or notebook.
 
@@ -157,9 +163,12 @@ def fit(
         ("chains", chains, 1),
         ("warmup", warmup, 0),
         ("seed", seed, 0),
+        ("max_steps", max_steps, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise InputError(f"{name} = {value!r}: expected a whole number, at least {least}")
+    if start is not None and method != "svi":
+        raise InputError(f"start goes with method='svi', which trains on; method={method!r} begins at Laplace's mode")
     show = _show_progress() if progress is None else progress
     task = problem(spec, responses)
     if anchor is not None:
@@ -191,9 +200,32 @@ def fit(
     else:
         from bayes_irsl.inference.svi import svi
 
-        raw, stats, diagnostics = svi(task, approximation, seed=seed, draws=total, chains=chains, progress=show)
+        raw, stats, diagnostics, guide = svi(
+            task,
+            approximation,
+            seed=seed,
+            draws=total,
+            chains=chains,
+            progress=show,
+            max_steps=max_steps,
+            start=None if start is None else _guide_of(start, task),
+        )
     tree = build_tree(task, s, raw, stats, chains=chains, method=method, seed=seed, diagnostics=diagnostics)
+    if method == "svi":
+        tree["guide"] = xr.DataTree(xr.Dataset({k: ("coordinate", v) for k, v in guide._asdict().items()}))
     return Fit(task.spec, responses, tree)
+
+
+def _guide_of(fit: Fit, task: Problem) -> Guide:
+    """The guide of an earlier fit, once it is known to be of the same model and answers."""
+    from bayes_irsl.inference.svi import Guide
+
+    if fit.method != "svi":
+        raise InputError(f"start is a fit by {fit.method!r}: expected one by 'svi'")
+    if fit.spec != task.spec or fit.responses.data_hash != task.responses.data_hash:
+        raise InputError("start is a fit of another spec or of other answers: pass the same ones, or no start")
+    guide = fit.tree["guide"].to_dataset()
+    return Guide(guide["location"].values, guide["scale"].values)
 
 
 def _laplace_with_bar(task: Any, show: bool) -> LaplaceFit:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bayes_irsl as bi
+from bayes_irsl.errors import InputError
 from bayes_irsl.simulate import to_calibration_scale
 
 GROUPS = {"posterior", "sample_stats", "log_prior", "observed_data", "constant_data"}
@@ -46,7 +47,7 @@ def stacked(fit, name):
 @pytest.mark.parametrize("method", ["laplace", "nuts", "svi"])
 def test_all_methods_give_the_same_kind_of_tree(method, request):
     fit = request.getfixturevalue(method)
-    assert set(fit.tree.children) == GROUPS
+    assert set(fit.tree.children) - {"guide"} == GROUPS  # SVI keeps what it takes to train on
     assert fit.method == method
     p = fit.tree.posterior
     assert p["theta"].dims == ("chain", "draw", "subject")
@@ -239,3 +240,23 @@ def test_one_subject_or_one_item_has_no_scale(shape):
 def test_fit_refuses_nonsense(answers, options):
     with pytest.raises(bi.InputError):
         bi.fit(bi.ItemResponse(), answers[0], **options)
+
+
+def test_svi_stops_at_its_limit_and_goes_on_from_there(answers, tmp_path):
+    spec = bi.ItemResponse()
+    short = bi.fit(spec, answers[0], method="svi", max_steps=100, draws=100)
+    assert short.diagnostics["stopped"] == "100 steps done"
+    assert not short.diagnostics["converged"]
+    loaded = bi.load(short.save(tmp_path / "short.nc"))
+    longer = bi.fit(spec, answers[0], method="svi", start=loaded, draws=100)
+    assert longer.diagnostics["converged"]
+    # It goes on where the other stopped: 100 more steps end nearer to the result than the first 100 did.
+    more = bi.fit(spec, answers[0], method="svi", start=loaded, max_steps=100, draws=100)
+    scale = [f.tree["guide"]["scale"].values for f in (short, more, longer)]
+    assert np.abs(scale[1] - scale[2]).mean() < np.abs(scale[0] - scale[2]).mean()
+    with pytest.raises(InputError, match="another spec or of other answers"):
+        bi.fit(bi.ItemResponse(curve="1pl"), answers[0], method="svi", start=short)
+    with pytest.raises(InputError, match="method='svi'"):
+        bi.fit(spec, answers[0], start=short)
+    with pytest.raises(InputError, match="fit by 'laplace'"):
+        bi.fit(spec, answers[0], method="svi", start=bi.fit(spec, answers[0], draws=50))

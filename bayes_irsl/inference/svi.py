@@ -30,7 +30,14 @@ from bayes_irsl.inference.structure import Item, Structure
 Array = Any
 CHUNK = 100
 # Stop when the ELBO, averaged over a chunk, has gained less than this many standard errors for PATIENCE chunks.
-GAIN, PATIENCE, MAX_STEPS = 1.0, 4, 10_000
+GAIN, PATIENCE = 1.0, 4
+
+
+class Guide(NamedTuple):
+    """The trained guide: location and standard deviation of every whitened coordinate."""
+
+    location: np.ndarray
+    scale: np.ndarray
 
 
 class Whitening(NamedTuple):
@@ -56,9 +63,20 @@ class Whitening(NamedTuple):
 
 
 def svi(
-    problem: Problem, laplace: LaplaceFit, *, seed: int, draws: int, chains: int, progress: bool
-) -> tuple[RawDraws, dict[str, np.ndarray], dict[str, Any]]:
-    """Train until the ELBO stops improving, then draw; returns draws, sample_stats and diagnostics."""
+    problem: Problem,
+    laplace: LaplaceFit,
+    *,
+    seed: int,
+    draws: int,
+    chains: int,
+    progress: bool,
+    max_steps: int,
+    start: Guide | None = None,
+) -> tuple[RawDraws, dict[str, np.ndarray], dict[str, Any], Guide]:
+    """Train until the ELBO stops improving, then draw; returns draws, sample_stats, diagnostics and the guide.
+
+    ``start`` is the guide of an earlier run on the same answers, which this one goes on from.
+    """
     s = laplace.structure
     cells, data = problem.cells()
     item = Item.batch(cells, data)
@@ -72,7 +90,14 @@ def svi(
 
     guide = AutoNormal(model, init_loc_fn=numpyro.infer.init_to_value(values={"w": jnp.zeros(n)}), init_scale=1.0)
     losses, params, reason = _train(
-        SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4)), (whitening, cells, item), seed, progress
+        SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4)),
+        (whitening, cells, item),
+        seed,
+        progress,
+        max_steps,
+        None
+        if start is None
+        else {"w_auto_loc": jnp.asarray(start.location), "w_auto_scale": jnp.asarray(start.scale)},
     )
     w = guide.sample_posterior(jax.random.key(seed + 1), params, sample_shape=(draws,))["w"]
     theta, h, x = jax.lax.map(lambda w: whitening(w, s, n_theta), w)
@@ -87,22 +112,28 @@ def svi(
         "scale_ratio_to_laplace": [float(q) for q in np.quantile(scale, [0.05, 0.5, 0.95])],
     }
     raw = RawDraws.from_vectors(s, np.asarray(theta), np.asarray(h), np.asarray(x))
-    return raw, {"log_approximation": log_density.reshape(chains, -1)}, diagnostics
+    stats = {"log_approximation": log_density.reshape(chains, -1)}
+    return raw, stats, diagnostics, Guide(location, scale)
 
 
 def _train(
-    svi: SVI, arguments: tuple[Any, ...], seed: int, progress: bool
+    svi: SVI,
+    arguments: tuple[Any, ...],
+    seed: int,
+    progress: bool,
+    max_steps: int,
+    init_params: dict[str, Array] | None,
 ) -> tuple[list[float], dict[str, Array], str]:
-    state = svi.init(jax.random.key(seed), *arguments)
+    state = svi.init(jax.random.key(seed), *arguments, init_params=init_params)
 
     @jax.jit
     def chunk(state: Any, arguments: Any) -> tuple[Any, Array]:
         return jax.lax.scan(lambda state, _: svi.update(state, *arguments), state, None, length=CHUNK)
 
     losses: list[float] = []
-    best, waited, reason = np.inf, 0, f"{MAX_STEPS} steps done"
-    with tqdm(total=MAX_STEPS, desc="svi", disable=not progress, leave=False, unit="step") as bar:
-        for _ in range(MAX_STEPS // CHUNK):
+    best, waited, reason = np.inf, 0, f"{max_steps} steps done"
+    with tqdm(total=max_steps, desc="svi", disable=not progress, leave=False, unit="step") as bar:
+        for _ in range(-(-max_steps // CHUNK)):
             new, loss = chunk(state, arguments)
             loss = np.asarray(loss)
             if not np.isfinite(loss).all():
