@@ -36,11 +36,6 @@ def arguments(fit: Fit, draws: int, seed: int) -> dict[str, Any]:
         value = thin[name].transpose("sample", ...).to_numpy()
         return value if value.ndim == 2 else value[:, None]
 
-    labels = np.asarray(posterior["item"].values, dtype=str)
-    items = fit.responses.items.loc[labels].copy()
-    if fit.spec.abilities != "one":
-        items["dimension"] = np.asarray(fit.tree["constant_data"]["item_dimension"].values, dtype=str)
-    items["curve"] = fit.spec.curve
     parameters = LIKELIHOODS[fit.spec.likelihood].parameters
     return {
         "a": column("a"),
@@ -48,11 +43,23 @@ def arguments(fit: Fit, draws: int, seed: int) -> dict[str, Any]:
         "c": column("c"),
         "phi": column("phi"),
         "edges": {name: column(name) for name in parameters if name != "log_phi"},
-        "items": items.join(_calibration(fit.responses, posterior, labels)),
+        "items": item_facts(fit, posterior),
         "likelihood": fit.spec.likelihood,
         "squeeze": fit.spec.squeeze if fit.spec.likelihood == "beta" else None,
         "theta_range": _ability_range(fit.responses, posterior),
     }
+
+
+def item_facts(fit: Fit, posterior: xr.Dataset | None = None) -> pd.DataFrame:
+    """Items in the order of the fit, and what the calibration knew of each; ``posterior`` has one dim "sample"."""
+    if posterior is None:
+        posterior = fit.tree["posterior"].to_dataset().stack(sample=("chain", "draw"))
+    labels = np.asarray(posterior["item"].values, dtype=str)
+    items = fit.responses.items.loc[labels].copy()
+    if fit.spec.abilities != "one":
+        items["dimension"] = np.asarray(fit.tree["constant_data"]["item_dimension"].values, dtype=str)
+    items["curve"] = fit.spec.curve
+    return items.join(_calibration(fit.responses, posterior, labels))
 
 
 def _calibration(responses: Responses, posterior: xr.Dataset, labels: np.ndarray) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pytest
 from fit_stand_in import fit_of, ordinary_fit, simulate
 
 import bayes_irsl as bi
+from bayes_irsl.diagnostics import boundary_sensitivity
 from bayes_irsl.errors import InputError
 from bayes_irsl.report import Report, page
 from bayes_irsl.report.page import merge_intervals
@@ -213,6 +214,18 @@ def test_beta_02_where_refits_take_long_the_report_names_the_call(rounded, monke
     assert report.boundary is None
     for text in (repr(report), Outline(report._edges()).text):
         assert "bayes_irsl.diagnostics.boundary_sensitivity(fit)" in text
+
+
+def test_beta_02_an_anchored_fit_asks_for_its_bank():
+    """BETA-02: refits without the bank would be on another scale."""
+    table = np.array([[0.0, 0.5], [0.7, 1.0], [0.2, 0.4]])
+    spec = ItemResponse(likelihood="beta", squeeze=6)
+    fit = fit_of(table, np.zeros(3), np.ones(2), np.zeros(2), phi=5.0, spec=spec, attrs={"anchored_on": "x"})
+    report = Report(fit)
+    assert report.boundary is None
+    assert "boundary_sensitivity(fit, anchor=bank)" in Outline(report._edges()).text
+    with pytest.raises(InputError, match="pass it, boundary_sensitivity"):
+        boundary_sensitivity(fit)
 
 
 def test_reports_without_exact_0_and_1_refit_nothing(monkeypatch):

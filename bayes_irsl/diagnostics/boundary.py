@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from bayes_irsl.diagnostics.verdicts import Check
+from bayes_irsl.errors import InputError
+
+if TYPE_CHECKING:
+    from bayes_irsl.bank import ItemBank
 
 # Up to here the other rules are fitted unasked. Laplace holds a dense matrix over the abilities, hence the second.
 MOST_ANSWERS, MOST_ABILITIES = 200_000, 1_000
@@ -47,13 +52,22 @@ def needs_a_rule(fit: Any) -> bool:
     return fit.responses.kind == "probability" and bool(np.isin(fit.responses.answer, (0, 1)).any())
 
 
+def is_anchored(fit: Any) -> bool:
+    """Whether a bank set the scale; the fit does not hold it, so that refits must be given it."""
+    return bool(json.loads(fit.tree.attrs.get("anchored_on", '""')))
+
+
 def is_cheap(fit: Any) -> bool:
-    """Whether :func:`boundary_sensitivity` takes no longer than a report may."""
+    """Whether :func:`boundary_sensitivity` needs nothing further and takes no longer than a report may."""
+    if is_anchored(fit):
+        return False
     abilities = fit.tree["posterior"].dataset["theta"][0, 0].size
     return fit.responses.n_obs <= MOST_ANSWERS and abilities <= MOST_ABILITIES
 
 
-def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, seed: int = 0) -> pd.DataFrame:
+def boundary_sensitivity(
+    fit: Any, rules: Sequence[str | int] | None = None, seed: int = 0, anchor: ItemBank | None = None
+) -> pd.DataFrame:
     """How much the fit moves under other rules for exact 0 and 1: each rule is fitted by Laplace.
 
     Parameters
@@ -63,6 +77,8 @@ def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, see
     rules : list of "ordered-beta", "zero-one-beta" or n of the squeeze, optional
         By default both, and squeezes with n = all answers and n = 1,000.
     seed : int
+    anchor : ItemBank, optional
+        The bank on which the fit was anchored.
 
     Returns
     -------
@@ -70,9 +86,16 @@ def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, see
         One row a rule: answers at an edge, posterior mean of phi and its 90 % equal-tailed interval, largest change
         of a posterior mean ability against the given fit in units of its posterior sd, rank correlation, and whether
         the fit converged.
+
+    Raises
+    ------
+    InputError
+        An anchored fit without its bank, or a rule that the answers do not allow.
     """
     from bayes_irsl.fitting import fit as run
 
+    if is_anchored(fit) and anchor is None:
+        raise InputError("the fit is anchored on a bank: pass it, boundary_sensitivity(fit, anchor=bank)")
     responses = fit.responses
     rules = rules if rules is not None else ("ordered-beta", "zero-one-beta", max(2, responses.n_obs), 1000)
     base = _abilities(fit)
@@ -84,7 +107,7 @@ def boundary_sensitivity(fit: Any, rules: Sequence[str | int] | None = None, see
         else:
             spec = replace(fit.spec, likelihood="beta", squeeze=int(rule))
         if _name(spec) not in rows:
-            other = run(spec, responses, method="laplace", seed=seed)
+            other = run(spec, responses, method="laplace", seed=seed, anchor=anchor)
             rows[_name(spec)] = _row(other, _abilities(other), base, spread)
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
     table.attrs["interval"] = "equal-tailed, 90%"

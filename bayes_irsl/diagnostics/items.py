@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from bayes_irsl._bank_fit import PRIOR_LED_MEANS
-from bayes_irsl.bank import ItemBank
+from bayes_irsl._bank_fit import PRIOR_LED_MEANS, item_facts
 from bayes_irsl.diagnostics.families import FEWEST_IN_FAMILY, family_check, family_codes
 from bayes_irsl.diagnostics.predict import Draws, cell_moments, item_blocks, shares, take_draws
 from bayes_irsl.diagnostics.tails import chi_square_p, false_discovery, normal_score
@@ -224,7 +223,7 @@ def direction_table(fit: Any) -> pd.DataFrame:
 
 def information_checks(fit: Any) -> list[Check]:
     """Items that all subjects answered alike, and items whose difficulty is still mostly its prior."""
-    items = ItemBank.from_fit(fit).items
+    items = item_facts(fit)
     return [no_variation_check(items), prior_led_check(items)]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayes_irsl.bank import ItemBank
+from bayes_irsl._bank_fit import item_facts
 from bayes_irsl.errors import InputError
 
 
@@ -53,7 +53,7 @@ def item_table(fit: Any, mass: float = 0.9) -> pd.DataFrame:
     ``no_variation`` marks items that all subjects answered alike, ``prior_led`` those whose difficulty is mostly prior.
     """
     responses, posterior = fit.responses, fit.tree["posterior"].dataset
-    known = ItemBank.from_fit(fit).items
+    known = item_facts(fit)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(responses.item_index, responses.rate, responses.n_items) / known["n_answers"].to_numpy()
     out = known[["benchmark", "n_answers"]].assign(mean_answer=mean)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayes_irsl import plots
 from bayes_irsl.diagnostics import Diagnostics, Predictive, boundary_sensitivity, diagnose, replicate
-from bayes_irsl.diagnostics.boundary import is_cheap, needs_a_rule
+from bayes_irsl.diagnostics.boundary import is_anchored, is_cheap, needs_a_rule
 from bayes_irsl.errors import InputError
 from bayes_irsl.report import page, sections
 from bayes_irsl.report.model import equations, priors
@@ -147,9 +147,11 @@ def _headline(found: Diagnostics) -> str:
 
 def sensitivity(fit: Any) -> str:
     """The call that makes the table where the report does not make it unasked."""
+    anchored = is_anchored(fit)
+    why = "refits need the anchoring bank" if anchored else f"refits of {fit.responses.n_obs:,} answers take long"
     return (
-        f"How much another rule moves was not worked out: refits of {fit.responses.n_obs:,} answers take long. "
-        "This call makes the table: bayes_irsl.diagnostics.boundary_sensitivity(fit)."
+        f"How much another rule moves was not worked out: {why}. This call makes the table: "
+        f"bayes_irsl.diagnostics.boundary_sensitivity(fit{', anchor=bank' if anchored else ''})."
     )
 
 
