@@ -53,15 +53,13 @@ def anchored_ability(cells, priors):
 def correlated_abilities(cells, priors):
     """theta_s ~ Normal(0, diag(sd) Omega diag(sd)) with Omega ~ LKJ; each dimension sums to zero over subjects."""
     tril = numpyro.sample("correlation_tril", dist.LKJCholesky(cells.n_dimensions, priors.lkj))
-    with numpyro.plate("dimension", cells.n_dimensions):
-        sd = hyper("sd_theta", priors.sd_theta)
+    sd = hyper("sd_theta", priors.sd_theta, cells.n_dimensions)
     return zero_sum_rows(cells, sd[:, None] * tril)
 
 
 def testlet_abilities(cells, priors):
     """theta_sk = sd_k (common_s + sd_testlet * own_sk) / sqrt(1 + sd_testlet^2), each dimension summing to zero."""
-    with numpyro.plate("dimension", cells.n_dimensions):
-        sd = hyper("sd_theta", priors.sd_theta)
+    sd = hyper("sd_theta", priors.sd_theta, cells.n_dimensions)
     sd_testlet = numpyro.sample("sd_testlet", dist.HalfNormal(1.0))
     correlation = (1 + sd_testlet**2 * jnp.eye(cells.n_dimensions)) / (1 + sd_testlet**2)
     return zero_sum_rows(cells, sd[:, None] * jnp.linalg.cholesky(correlation))
@@ -93,9 +91,8 @@ def _two_pl(theta, cells, priors):
 
 def intercepts(cells, priors, earlier):
     """intercept_j ~ Normal(mean, sd) of its benchmark."""
-    with numpyro.plate("benchmark", cells.n_benchmarks):
-        mean = hyper("mean_intercept", priors.mean_intercept)
-        sd = hyper("sd_intercept", priors.sd_intercept)
+    mean = hyper("mean_intercept", priors.mean_intercept, cells.n_benchmarks)
+    sd = hyper("sd_intercept", priors.sd_intercept, cells.n_benchmarks)
     return by_item("intercept", mean[cells.benchmark], sd[cells.benchmark], cells, earlier)
 
 
@@ -138,11 +135,12 @@ def answer_parameters(likelihood, precision, cells, priors):
 PRIOR_OF = {"cut_zero": "cut", "cut_one": "cut"}
 
 
-def hyper(name, prior):
-    """A hyperparameter with its prior, or fixed where a number stands in the prior's place."""
+def hyper(name, prior, size=None):
+    """A hyperparameter (one, or ``size`` of them) with its prior, or fixed where a number stands in its place."""
+    shape = () if size is None else (size,)
     if isinstance(prior, Prior):
-        return numpyro.sample(name, prior.distribution())
-    return numpyro.deterministic(name, jnp.asarray(prior))
+        return numpyro.sample(name, prior.distribution().expand(shape).to_event(len(shape)))
+    return numpyro.deterministic(name, jnp.full(shape, prior))
 
 
 def zero_sum_rows(cells, scale_tril):

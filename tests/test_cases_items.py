@@ -133,7 +133,6 @@ def test_bin_13_an_item_with_a_single_answer():
     assert "20" in check.detail
 
 
-@pytest.mark.xfail(raises=IndexError, reason="a number as prior of the intercepts does not work in the NumPyro model")
 def test_bin_13_by_nuts():
     """BIN-13 by NUTS, at 4 standard errors of 4,000 draws with an effective size of a quarter or more."""
     fit = bi.fit(*single_answer(), method="nuts", seed=0, draws=1000)

@@ -82,7 +82,9 @@ def unconstrained(
 
 
 def _hierarchical(site: dict[str, Any]) -> bool:
-    return isinstance(_unwrapped(site["fn"]), (dist.Normal, dist.ZeroSumNormal)) and jnp.size(site["value"]) > 1
+    """Whether a site is a group of normals with one scale, not a vector of hyperparameters."""
+    normal = isinstance(_unwrapped(site["fn"]), (dist.Normal, dist.ZeroSumNormal))
+    return normal and not isinstance(site["fn"], dist.Independent) and jnp.size(site["value"]) > 1
 
 
 def _trace(model: Callable[..., Any], arguments: tuple[Any, ...], values: dict[str, Array]) -> dict[str, Any]:

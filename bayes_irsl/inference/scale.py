@@ -6,6 +6,7 @@ Anchored draws are on the scale of the anchoring bank already.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -48,13 +49,9 @@ class RawDraws:
         theta = jax.vmap(lambda h, m, t: s.log_prior_theta(h, m, t, n))(h, *sums)
         item = Item.known_facts(problem)
         x = jnp.stack([jnp.asarray(self.items[name], jnp.float32) for name in s.item_names], -1)
-
-        def items(x, h):
-            return jax.vmap(lambda x, item: s.log_prior_item(x, h, item))(x, item).sum()
-
         parts = {
             "theta": theta,
-            "items": jax.lax.map(lambda a: items(*a), (x, h)),
+            "items": _log_prior_items(s, x, h, item),
             "hypers": jax.vmap(s.log_prior_hyper)(h),
         }
         return {name: np.asarray(part) for name, part in parts.items()}
@@ -62,6 +59,17 @@ class RawDraws:
     def _free(self, s: Structure) -> Floats:
         parts = [np.log(self.hypers[name]) if prior.positive else self.hypers[name] for name, _, prior in s.free]
         return np.concatenate([p.reshape(len(self.theta), -1) for p in parts] or [np.zeros((len(self.theta), 0))], 1)
+
+
+@partial(jax.jit, static_argnames=("s",))
+def _log_prior_items(s: Structure, x: Any, h: Any, item: Item) -> Any:
+    """Log prior of all items' parameters x (n, J, d) by draw."""
+
+    def one(draw: tuple[Any, Any]) -> Any:
+        x, h = draw
+        return jax.vmap(lambda x, item: s.log_prior_item(x, h, item))(x, item).sum()
+
+    return jax.lax.map(one, (x, h))
 
 
 def to_bank_scale(

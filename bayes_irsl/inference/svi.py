@@ -7,6 +7,7 @@ left for the guide to learn is where Laplace is off.
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -82,15 +83,9 @@ def svi(
     item = Item.batch(cells, data)
     whitening = whiten(problem, laplace, cells, item)
     n_theta, n = laplace.state.theta.size, whitening.root_u.shape[1] + problem.n_items * s.n_item
-
-    def model(whitening: Whitening, cells: Cells, item: Item) -> None:
-        w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real_vector, (), (n,)))
-        theta, h, x = whitening(w, s, n_theta)
-        numpyro.factor("joint", log_joint(s, theta, h, x, cells, item, problem.n_subjects))
-
-    guide = AutoNormal(model, init_loc_fn=numpyro.infer.init_to_value(values={"w": jnp.zeros(n)}), init_scale=1.0)
+    trainer = _trainer(s, n_theta, problem.n_subjects, n)
     losses, params, reason = _train(
-        SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4)),
+        trainer,
         (whitening, cells, item),
         seed,
         progress,
@@ -99,8 +94,8 @@ def svi(
         if start is None
         else {"w_auto_loc": jnp.asarray(start.location), "w_auto_scale": jnp.asarray(start.scale)},
     )
-    w = guide.sample_posterior(jax.random.key(seed + 1), params, sample_shape=(draws,))["w"]
-    theta, h, x = jax.lax.map(lambda w: whitening(w, s, n_theta), w)
+    w = trainer.guide.sample_posterior(jax.random.key(seed + 1), params, sample_shape=(draws,))["w"]
+    theta, h, x = _unwhitened(whitening, w, s, n_theta)
     location, scale = np.asarray(params["w_auto_loc"]), np.asarray(params["w_auto_scale"])
     log_density = np.asarray(dist.Normal(location, scale).log_prob(w).sum(-1))
     diagnostics = {
@@ -116,6 +111,29 @@ def svi(
     return raw, stats, diagnostics, Guide(location, scale)
 
 
+@lru_cache(maxsize=8)
+def _trainer(s: Structure, n_theta: int, n_subjects: int, n: int) -> SVI:
+    """Model and guide of ``n`` whitened coordinates; kept, so that fits of one shape share compiled programs."""
+
+    def model(whitening: Whitening, cells: Cells, item: Item) -> None:
+        w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real_vector, (), (n,)))
+        theta, h, x = whitening(w, s, n_theta)
+        numpyro.factor("joint", log_joint(s, theta, h, x, cells, item, n_subjects))
+
+    guide = AutoNormal(model, init_loc_fn=numpyro.infer.init_to_value(values={"w": jnp.zeros(n)}), init_scale=1.0)
+    return SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO(4))
+
+
+@partial(jax.jit, static_argnames=("svi",))
+def _chunk(svi: SVI, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, Array]:
+    return jax.lax.scan(lambda state, _: svi.update(state, *arguments), state, None, length=CHUNK)
+
+
+@partial(jax.jit, static_argnames=("s", "n_theta"))
+def _unwhitened(whitening: Whitening, w: Array, s: Structure, n_theta: int) -> tuple[Array, Array, Array]:
+    return jax.lax.map(lambda w: whitening(w, s, n_theta), w)
+
+
 def _train(
     svi: SVI,
     arguments: tuple[Any, ...],
@@ -125,16 +143,11 @@ def _train(
     init_params: dict[str, Array] | None,
 ) -> tuple[list[float], dict[str, Array], str]:
     state = svi.init(jax.random.key(seed), *arguments, init_params=init_params)
-
-    @jax.jit
-    def chunk(state: Any, arguments: Any) -> tuple[Any, Array]:
-        return jax.lax.scan(lambda state, _: svi.update(state, *arguments), state, None, length=CHUNK)
-
     losses: list[float] = []
     best, waited, reason = np.inf, 0, f"{max_steps} steps done"
     with tqdm(total=max_steps, desc="svi", disable=not progress, leave=False, unit="step") as bar:
         for _ in range(-(-max_steps // CHUNK)):
-            new, loss = chunk(state, arguments)
+            new, loss = _chunk(svi, state, arguments)
             loss = np.asarray(loss)
             if not np.isfinite(loss).all():
                 if not losses:
