@@ -80,9 +80,9 @@ SETS = {
     ),
     "digit_mat": Table(
         digit_mat,
-        {},
+        {"precision": "item"},
         (
-            {"precision": "item"},
+            {},
             {"abilities": "problem_type", "dependence": "testlet"},
             {"abilities": "problem_type", "dependence": "testlet", "precision": "item"},
         ),
