@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 import xarray as xr
 from tqdm.auto import tqdm
 
+from bayes_irsl._files import replacing
 from bayes_irsl.anchoring import anchored
 from bayes_irsl.cells import Problem, problem
 from bayes_irsl.errors import InputError
@@ -68,16 +68,8 @@ class Fit:
     def save(self, path: str | Path) -> Path:
         """Write one NetCDF file (atomically); readable without this package."""
         path = Path(path)
-        if not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            self.tree.to_netcdf(name)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as part:
+            self.tree.to_netcdf(part)
         return path
 
     def __repr__(self) -> str:
@@ -126,12 +118,13 @@ def fit(
     spec, responses
         The model and the answers.
     method
-        "laplace" (seconds; items integrated out, abilities and hyperparameters Gaussian), "nuts" (the reference:
-        started and preconditioned by Laplace, chains run together on one device), "svi" (a Gaussian guide in the
-        coordinates of the Laplace approximation, trained until it stops improving).
+        "laplace" (seconds; items integrated out, abilities Gaussian, uncertain scales skewed), "nuts" (the reference:
+        started, preconditioned and partly centred by Laplace, chains run together on one device), "svi" (a Gaussian
+        guide in the coordinates of the Laplace approximation, trained until it stops improving).
     anchor
-        A bank that knows some of the items: their parameters keep its posterior, as an independent normal an item, as
-        prior, and abilities are on its scale. New items learn theirs there. For curves "2pl" and "3pl", one ability.
+        A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
+        scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and
+        "3pl", one ability.
     seed
         Same seed, same machine and versions: same numbers.
     draws, chains

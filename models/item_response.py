@@ -32,8 +32,8 @@ def item_response(cells, data=None, *, abilities, curve, likelihood, precision="
         error = numpyro.sample("anchor_error", dist.Normal(0, 1).expand([2]).to_event(1))
         cells = replace(cells, anchor=cells.anchor.given(error))
     theta = abilities(cells, priors)
-    eta = curve(theta, cells, priors)
-    parameters = answer_parameters(likelihood, precision, cells, priors)
+    eta, items = curve(theta, cells, priors)
+    parameters = answer_parameters(likelihood, precision, cells, priors, items)
     observed = None if data is None else jax.tree.leaves(data)[0]
     numpyro.sample("answer", AnswerDistribution(likelihood, eta, parameters, cells, data), obs=observed)
 
@@ -66,27 +66,27 @@ def testlet_abilities(cells, priors):
 
 
 def one_pl(theta, cells, priors):
-    """Same discrimination for all items; its size is the spread of the abilities."""
-    return cells.take(theta) + intercepts(cells, priors, [])[:, None]
+    """Same discrimination for all items; its size is the spread of the abilities.
+
+    Curves return logits (J, M) and the items' parameters in the order in which an anchor knows them.
+    """
+    intercept = intercepts(cells, priors, [])
+    return cells.take(theta) + intercept[:, None], [intercept]
 
 
 def two_pl(theta, cells, priors):
     """Every item its own discrimination a > 0."""
-    return _two_pl(theta, cells, priors)[0]
+    log_a = log_discriminations(cells, priors)
+    intercept = intercepts(cells, priors, [log_a])
+    return jnp.exp(log_a)[:, None] * cells.take(theta) + intercept[:, None], [log_a, intercept]
 
 
 def three_pl(theta, cells, priors):
     """Two-parameter curve above a guessing floor c: mean = c + (1 - c) sigmoid(a theta + intercept)."""
-    eta, earlier = _two_pl(theta, cells, priors)
-    deviation = by_item("guessing_deviation", 0.0, 1.0, cells, earlier)
+    eta, items = two_pl(theta, cells, priors)
+    deviation = by_item("guessing_deviation", 0.0, 1.0, cells, items)
     logit_c = cells.logit_centre + cells.guessing_free * priors.sd_logit_guessing * deviation
-    return with_guessing(eta, logit_c[:, None])
-
-
-def _two_pl(theta, cells, priors):
-    log_a = log_discriminations(cells, priors)
-    intercept = intercepts(cells, priors, [log_a])
-    return jnp.exp(log_a)[:, None] * cells.take(theta) + intercept[:, None], [log_a, intercept]
+    return with_guessing(eta, logit_c[:, None]), [*items, deviation]
 
 
 def intercepts(cells, priors, earlier):
@@ -120,15 +120,14 @@ def by_item(name, mean, sd, cells, earlier):
         return numpyro.sample(name, dist.Normal(mean, sd))
 
 
-def answer_parameters(likelihood, precision, cells, priors):
+def answer_parameters(likelihood, precision, cells, priors, items):
     """Precision and edge parameters of the answers; with precision="item" every item its own log phi."""
     parameters = {
         name: hyper(name, getattr(priors, PRIOR_OF.get(name, name))) for name in LIKELIHOODS[likelihood].parameters
     }
     if precision == "item" and "log_phi" in parameters:
         sd = hyper("sd_log_phi", priors.sd_log_phi)
-        with numpyro.plate("item", cells.dimension.size):
-            parameters["log_phi"] = numpyro.sample("log_phi_item", dist.Normal(parameters["log_phi"], sd))[:, None]
+        parameters["log_phi"] = by_item("log_phi_item", parameters["log_phi"], sd, cells, items)[:, None]
     return tuple(parameters.values())
 
 
