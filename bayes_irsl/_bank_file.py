@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayes_irsl._files import replacing
 from bayes_irsl.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,9 +52,8 @@ def write(bank: ItemBank, path: Path) -> Path:
     }
     dataset = xr.Dataset(variables, coords={"item": np.asarray(bank.items.index, dtype=str)}, attrs=attrs)
     repeated = [name for name in variables if name in ("c", "phi") or name.startswith("edge_")]
-    part = path.with_name(path.name + ".part")
-    dataset.to_netcdf(part, encoding={name: {"zlib": True, "complevel": 1} for name in repeated})
-    part.replace(path)
+    with replacing(path) as part:
+        dataset.to_netcdf(part, encoding={name: {"zlib": True, "complevel": 1} for name in repeated})
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import resource
 import sys
 import time
@@ -53,25 +52,6 @@ def peak_gb() -> float:
     """Largest resident memory of this process so far, in GB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-
-
-def crossed_mean(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[float, float]:
-    """Mean of ``values`` and its standard error when values share rows and columns.
-
-    V = V_rows + V_columns - V_cells, each a sum over clusters of squared sums of residuals, with G / (G - 1).
-    Rows and columns are integer labels; repeated cells (several splits) count as one cluster.
-    Source: Cameron, Gelbach and Miller (2011), Robust inference with multiway clustering.
-    """
-    mean = float(np.mean(values))
-    cells = rows.astype(np.int64) * (int(columns.max()) + 1) + columns
-    parts = [_cluster_variance(values - mean, labels) for labels in (rows, columns, cells)]
-    return mean, math.sqrt(max(parts[0] + parts[1] - parts[2], parts[0], parts[1]))
-
-
-def _cluster_variance(residuals: np.ndarray, labels: np.ndarray) -> float:
-    _, cluster = np.unique(labels, return_inverse=True)
-    sums = np.bincount(cluster, weights=residuals)
-    return float(sums @ sums) * len(sums) / max(len(sums) - 1, 1) / len(residuals) ** 2
 
 
 def print_result(**values: float | int | str | None) -> None:

@@ -16,11 +16,12 @@ from functools import partial
 import _torch_measure
 import numpy as np
 import pandas as pd
-from _common import clock, crossed_mean, print_result, shared_data
+from _common import clock, print_result, shared_data
 from scipy.special import logsumexp
 
 import bayes_irsl as bi
 from bayes_irsl.baselines.answers import LogitTable, additive_logit, item_mean, log_score, tuned
+from bayes_irsl.diagnostics.held_out import crossed_mean
 
 RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0)
 STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -137,3 +137,13 @@ def abilities_given_items(table, a, b, n, rng):
     cumulative = np.cumsum(weight, 1) / weight.sum(1, keepdims=True)
     u = rng.random((n, len(table)))
     return np.stack([grid[np.clip(np.searchsorted(cumulative[i], u[:, i]), 0, 300)] for i in range(len(table))], 1)
+
+
+def biased_families(bias, seed):
+    """BIN-15: generator, families of 1,000 subjects, abilities (B 0.8 lower), shifts of logits (item 4 harder for B)."""
+    rng = np.random.default_rng(seed)
+    family = np.repeat(["A", "B"], 500)
+    theta = rng.normal(size=1000) - 0.8 * (family == "B")
+    shift = np.zeros((1000, 15))
+    shift[family == "B", 4] = -bias
+    return rng, family, theta, shift

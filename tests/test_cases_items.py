@@ -4,7 +4,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
-from fit_stand_in import sigmoid
+from fit_stand_in import biased_families, sigmoid
 
 import bayes_irsl as bi
 from bayes_irsl.diagnostics import diagnose
@@ -187,11 +187,7 @@ def test_bin_12_items_with_a_wrong_key_are_named():
 
 
 def two_families(bias, seed):
-    rng = np.random.default_rng(seed)
-    family = np.repeat(["A", "B"], 500)
-    theta = rng.normal(size=1000) - 0.8 * (family == "B")
-    shift = np.zeros((1000, 15))
-    shift[family == "B", 4] = -bias
+    rng, family, theta, shift = biased_families(bias, seed)
     responses = bi.Responses.from_wide(answered(rng, sigmoid(theta[:, None] + shift)))
     responses = responses.annotate(subjects=pd.DataFrame({"family": family}, index=responses.subjects.index))
     return bi.fit(bi.ItemResponse(curve="1pl"), responses, seed=0, draws=400)

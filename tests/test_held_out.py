@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 import bayes_irsl as bi
 from bayes_irsl.baselines.normal import NormalTable, _objective, normal_table
 from bayes_irsl.diagnostics import compare_held_out
-from bayes_irsl.diagnostics.held_out import crossed_error, interval_log_masses, predict_hidden, squeezed_ends
+from bayes_irsl.diagnostics.held_out import crossed_mean, interval_log_masses, predict_hidden, squeezed_ends
 from bayes_irsl.diagnostics.predict import take_draws
 
 EDGES = {
@@ -90,10 +90,11 @@ def test_clustered_error_of_a_mean():
     """Values that are one per row and repeated over columns carry the information of the rows alone."""
     value, rows, columns = np.repeat([1.0, 2, 3, 4], 5), np.repeat(np.arange(4), 5), np.tile(np.arange(5), 4)
     # squares of the row sums: 25 (1.5^2 + 0.5^2 + 0.5^2 + 1.5^2) = 125
-    assert crossed_error(value, rows, columns) == pytest.approx(np.sqrt(125) / 20)
+    # and 4 clusters of rows for 4 / 3; columns sum to zero.
+    assert crossed_mean(value, rows, columns) == pytest.approx((2.5, np.sqrt(125 * 4 / 3) / 20))
     independent = np.random.default_rng(0).normal(size=(60, 60)).ravel()
     rows, columns = np.divmod(np.arange(3600), 60)
-    assert crossed_error(independent, rows, columns) == pytest.approx(1 / 60, rel=0.25)
+    assert crossed_mean(independent, rows, columns)[1] == pytest.approx(1 / 60, rel=0.25)
 
 
 def test_specs_need_names():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fit_stand_in import abilities_given_items, fit_of, ordinary_fit, sigmoid, simulate
+from fit_stand_in import abilities_given_items, biased_families, fit_of, ordinary_fit, sigmoid, simulate
 from scipy import stats
 
 from bayes_irsl.diagnostics import diagnose
@@ -59,11 +59,7 @@ def test_item_fit_allows_for_what_an_item_has_absorbed():
 
 
 def two_families(bias, seed):
-    rng = np.random.default_rng(seed)
-    family = np.repeat(["A", "B"], 500)
-    theta = rng.normal(size=1000) - 0.8 * (family == "B")
-    shift = np.zeros((1000, 15))
-    shift[family == "B", 4] = -bias
+    rng, family, theta, shift = biased_families(bias, seed)
     table = simulate(theta, np.ones(15), np.zeros(15), rng=rng, shift=shift)
     # calibrated without the bias; abilities from their posterior under one common prior
     drawn = abilities_given_items(table, np.ones(15), np.zeros(15), 100, rng)

@@ -141,16 +141,26 @@ def _row(predicted: Predicted, base: np.ndarray, hidden: Responses) -> dict[str,
     return {
         "log_score": float(predicted.log_score.mean()),
         "gain": float(gain.mean()),
-        "gain_se": crossed_error(gain, hidden.subject_index, hidden.item_index),
+        "gain_se": crossed_mean(gain, hidden.subject_index, hidden.item_index)[1],
         "inside": float(inside.mean()),
         "width": float((predicted.upper - predicted.lower).mean()),
     }
 
 
-def crossed_error(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
-    """Standard error of a mean of values that share rows and columns (Cameron, Gelbach & Miller 2011)."""
-    centred = values - values.mean()
-    cells = float(centred @ centred)
-    sums = [np.bincount(labels, centred) for labels in (rows, columns)]
-    by_row, by_column = (float(s @ s) for s in sums)
-    return float(np.sqrt(max(by_row + by_column - cells, by_row, by_column)) / len(values))
+def crossed_mean(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[float, float]:
+    """Mean of ``values`` and its standard error when values share rows and columns.
+
+    V = V_rows + V_columns - V_cells, each a sum over clusters of squared sums of residuals, with G / (G - 1).
+    Rows and columns are integer labels; repeated cells (several splits) count as one cluster.
+    Source: Cameron, Gelbach and Miller (2011), Robust inference with multiway clustering.
+    """
+    mean = float(np.mean(values))
+    cells = rows.astype(np.int64) * (int(columns.max()) + 1) + columns
+    parts = [_cluster_variance(values - mean, labels) for labels in (rows, columns, cells)]
+    return mean, float(np.sqrt(max(parts[0] + parts[1] - parts[2], parts[0], parts[1])))
+
+
+def _cluster_variance(residuals: np.ndarray, labels: np.ndarray) -> float:
+    _, cluster = np.unique(labels, return_inverse=True)
+    sums = np.bincount(cluster, weights=residuals)
+    return float(sums @ sums) * len(sums) / max(len(sums) - 1, 1) / len(residuals) ** 2

@@ -7,8 +7,6 @@ quantity that depends on the data, Modrak et al. (2023).
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -22,6 +20,7 @@ import numpyro
 import xarray as xr
 from numpyro import handlers
 
+from bayes_irsl._files import replacing
 from bayes_irsl.answers import LIKELIHOODS
 from bayes_irsl.cells import problem
 from bayes_irsl.errors import InputError
@@ -243,11 +242,5 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
 
 def _write(path: Path, part: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **part)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary:
+        np.savez(temporary, **part)
