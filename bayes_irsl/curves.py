@@ -1,4 +1,4 @@
-"""Response curves, their information, and pass@k: pure functions of arrays.
+"""Response curves, their information, pass@k and correction for chance: pure functions of arrays.
 
 `theta` is an ability, `b` a difficulty and `c` a guessing rate; `a` > 0 is a discrimination. All of them
 broadcast.
@@ -251,3 +251,34 @@ def _refuse(bad: np.ndarray, rule: str, n: np.ndarray, c: np.ndarray, k: np.ndar
         for at in map(tuple, places[:5])
     )
     raise InputError(f"{rule}; {len(places)} of {n.size} break this ({shown}{'; ...' if len(places) > 5 else ''})")
+
+
+def chance_corrected(raw: ArrayLike, chance: ArrayLike) -> np.ndarray:
+    """Accuracy above chance, per subtask: (raw - chance) / (1 - chance).
+
+    Correct each subtask with its own chance level first and average afterwards; the mean of subtasks has no
+    one chance level. Below chance the result is negative and stays so: clip it yourself, and say so.
+
+    Parameters
+    ----------
+    raw : float or array, accuracy in [0, 1]
+    chance : float or array that broadcasts against it, in [0, 1): 1 / number of options
+
+    Returns
+    -------
+    float64 array (0-d for a number)
+
+    Raises
+    ------
+    InputError
+        Percent, or a chance level outside [0, 1).
+    """
+    try:
+        score, level = np.asarray(raw, dtype=np.float64), np.asarray(chance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("raw and chance must be numbers.") from None
+    if not ((level >= 0) & (level < 1)).all():
+        raise InputError(f"chance is a share in [0, 1), such as 1/4 for four options; got {chance!r}.")
+    if ((score < 0) | (score > 1)).any():
+        raise InputError(f"raw is an accuracy in [0, 1] (percent divided by 100); got {raw!r}.")
+    return (score - level) / (1 - level)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import html
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from scipy import sparse
 
-from bayes_irsl import _ingest, _tables, _validate
+from bayes_irsl import _ingest, _responses_xarray, _tables, _validate
 from bayes_irsl.errors import InputError
 
 
@@ -323,46 +322,12 @@ class Responses:
 
         Missing text becomes "". Attributes: kind, and notes as JSON.
         """
-        data = {
-            "answer": ("obs_id", self.answer),
-            "subject_index": ("obs_id", self.subject_index),
-            "item_index": ("obs_id", self.item_index),
-        }
-        if self.trials is not None:
-            data["trials"] = ("obs_id", self.trials)
-        coords: dict[str, Any] = {}
-        for dim, table in (("subject", self.subjects), ("item", self.items)):
-            coords[dim] = (dim, np.asarray(table.index, dtype=str))
-            for name in table.columns:
-                coords[_coord_name(name, dim, coords)] = (dim, _plain(table[name]), {"column": name})
-        return xr.Dataset(data, coords, {"kind": self.kind, "notes": json.dumps(self.notes)})
+        return _responses_xarray.dataset_of(self)
 
     @classmethod
     def from_xarray(cls, dataset: xr.Dataset) -> Responses:
         """The responses that :meth:`to_xarray` wrote."""
-        tables = {}
-        for dim in ("subject", "item"):
-            along = {
-                c.attrs.get("column", k): c.to_numpy()
-                for k, c in dataset.coords.items()
-                if c.dims == (dim,) and k != dim
-            }
-            index = pd.Index(np.asarray(dataset[dim], dtype=str), name=dim)
-            table = pd.DataFrame(along, index=index)
-            for name in table.columns:
-                if table[name].dtype.kind not in "fiubM":
-                    table[name] = table[name].astype(object).where(table[name] != "", None)
-            tables[dim] = _validate.describe(table, dim)
-        return cls(
-            dataset["subject_index"].to_numpy().astype(np.int32),
-            dataset["item_index"].to_numpy().astype(np.int32),
-            dataset["answer"].to_numpy(),
-            dataset["trials"].to_numpy().astype(np.int32) if "trials" in dataset else None,
-            str(dataset.attrs["kind"]),
-            tables["subject"],
-            tables["item"],
-            tuple(json.loads(dataset.attrs["notes"])),
-        )
+        return cls(**_responses_xarray.fields_of(dataset))
 
     def summary(self) -> pd.DataFrame:
         """One row a benchmark: items, subjects, answers, density, and how the answers lie in [0, 1]."""
@@ -404,37 +369,6 @@ class Responses:
             f"<Responses: {self.n_subjects:,} subjects x {self.n_items:,} items, "
             f"{self.n_obs:,} {self.kind} answers{trials} ({self.density:.1%} filled)>"
         )
-
-
-def chance_corrected(raw: Any, chance: Any) -> np.ndarray:
-    """Accuracy above chance, per subtask: (raw - chance) / (1 - chance).
-
-    Correct each subtask with its own chance level first and average afterwards; the mean of subtasks has no
-    one chance level. Below chance the result is negative and stays so: clip it yourself, and say so.
-
-    Parameters
-    ----------
-    raw : float or array, accuracy in [0, 1]
-    chance : float or array that broadcasts against it, in [0, 1): 1 / number of options
-
-    Returns
-    -------
-    float64 array (0-d for a number)
-
-    Raises
-    ------
-    InputError
-        Percent, or a chance level outside [0, 1).
-    """
-    try:
-        score, level = np.asarray(raw, dtype=np.float64), np.asarray(chance, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("raw and chance must be numbers.") from None
-    if not ((level >= 0) & (level < 1)).all():
-        raise InputError(f"chance is a share in [0, 1), such as 1/4 for four options; got {chance!r}.")
-    if ((score < 0) | (score > 1)).any():
-        raise InputError(f"raw is an accuracy in [0, 1] (percent divided by 100); got {raw!r}.")
-    return (score - level) / (1 - level)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
@@ -479,16 +413,3 @@ def _annotated(table: pd.DataFrame, extra: pd.DataFrame | None, role: str) -> pd
         new = extra[name].reindex(table.index)
         merged[name] = new.where(table.index.isin(extra.index), table[name]) if name in table else new
     return _validate.describe(merged, role)
-
-
-def _plain(column: pd.Series) -> np.ndarray:
-    """A column that NetCDF can hold."""
-    if column.dtype.kind in "fiubM" and isinstance(column.dtype, np.dtype):
-        return column.to_numpy()
-    return np.asarray(column.astype(object).where(column.notna(), ""), dtype=str)
-
-
-def _coord_name(name: str, dim: str, taken: dict[str, Any]) -> str:
-    """The column's own name, or one with the dim before it where that name is taken."""
-    reserved = {"subject", "item", "obs_id", "answer", "trials", "subject_index", "item_index"}
-    return f"{dim}_{name}" if name in taken or name in reserved else name

@@ -140,7 +140,7 @@ def abilities_given_items(table, a, b, n, rng):
 
 
 def biased_families(bias, seed):
-    """BIN-15: generator, families of 1,000 subjects, abilities (B 0.8 lower), shifts of logits (item 4 harder for B)."""
+    """BIN-15: generator, families of 1,000 subjects, abilities (B 0.8 lower), shifts of logits (item 4, for B)."""
     rng = np.random.default_rng(seed)
     family = np.repeat(["A", "B"], 500)
     theta = rng.normal(size=1000) - 0.8 * (family == "B")

@@ -14,7 +14,7 @@ ORDER = (
     ("errors", "_files", "_special", "_beta_density", "_count_density", "_validate", "_like", "compute"),
     ("curves", "likelihoods", "priors"),
     ("answers",),
-    ("responses", "_ingest", "_tables", "data"),
+    ("responses", "_ingest", "_tables", "_responses_xarray", "data"),
     ("readers", "datasets", "simulate"),
     ("spec",),
     ("cells", "distributions"),

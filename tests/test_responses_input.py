@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from bayes_irsl.curves import chance_corrected
 from bayes_irsl.errors import InputError
-from bayes_irsl.responses import Responses, chance_corrected
+from bayes_irsl.responses import Responses
 
 NAN = np.nan
 
