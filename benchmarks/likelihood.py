@@ -70,7 +70,7 @@ def simulate(seed: int) -> tuple[dict[str, jax.Array], dict[str, Any]]:
 
 
 def timings(logits: Callable[..., jax.Array], rounds: int, seed: int) -> dict[str, np.ndarray]:
-    """Nanoseconds a cell for every candidate: (rounds, 2) with wall clock and CPU, the candidates taking turns."""
+    """Nanoseconds a cell for every candidate: (rounds, 2) with wall clock and CPU, medians of a turn's calls."""
     params, data = simulate(seed)
     densities: dict[str, Density] = {
         "beta": likelihoods.beta,
@@ -78,17 +78,20 @@ def timings(logits: Callable[..., jax.Array], rounds: int, seed: int) -> dict[st
         "numpyro": numpyro_beta,
     }
     calls = {name: value_and_gradient(f, logits).lower(params, data[name]).compile() for name, f in densities.items()}
-    repeats = {"beta": 5, "bernoulli": 10, "numpyro": 1}
-    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    warm, timed = {"numpyro": 1}, {"numpyro": 1}
+    spent: dict[str, list[np.ndarray]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            jax.block_until_ready(call(params, data[name]))
-            wall, cpu = time.perf_counter(), time.process_time()
-            for _ in range(repeats[name]):
+            for _ in range(warm.get(name, 5)):
                 jax.block_until_ready(call(params, data[name]))
-            spent[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+            turn = []
+            for _ in range(timed.get(name, 15)):
+                wall, cpu = time.perf_counter(), time.process_time()
+                jax.block_until_ready(call(params, data[name]))
+                turn.append((time.perf_counter() - wall, time.process_time() - cpu))
+            spent[name].append(np.median(turn, axis=0))
     scale = 1e9 / (SUBJECTS * ITEMS)
-    return {name: np.array(times) * scale / repeats[name] for name, times in spent.items()}
+    return {name: np.array(times) * scale for name, times in spent.items()}
 
 
 def hard_cells(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
