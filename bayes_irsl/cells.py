@@ -60,7 +60,7 @@ class Anchor:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["subject", "mask", "trials", "dimension", "benchmark", "logit_centre", "guessing_free", "anchor"],
-    meta_fields=["n_subjects", "n_dimensions", "n_benchmarks"],
+    meta_fields=["n_subjects", "n_dimensions", "n_benchmarks", "benchmarks_share"],
 )
 @dataclass(frozen=True)
 class Cells:
@@ -74,6 +74,8 @@ class Cells:
     dimension, benchmark : int32 (J,), ability that the item draws on, benchmark that it belongs to.
     logit_centre, guessing_free : float32 (J,), logit of the chance level (or prior centre), and 1 where c is learned.
     anchor : Anchor or None, items that are known from a bank; then the scale is the bank's, and nothing sums to zero.
+    benchmarks_share : whether some ability is drawn on by several benchmarks. Otherwise a benchmark's average
+        discrimination and its ability's sd would say the same thing twice.
     """
 
     subject: Array | None
@@ -87,6 +89,7 @@ class Cells:
     n_subjects: int
     n_dimensions: int
     n_benchmarks: int
+    benchmarks_share: bool
 
     def take(self, theta: Array) -> Array:
         """Abilities in the cells: theta (S,) or (S, D) -> (J, M), or (1, M) where all items share them."""
@@ -127,6 +130,12 @@ class Problem:
     @property
     def n_items(self) -> int:
         return len(self.kept_items)
+
+    @property
+    def benchmarks_share(self) -> bool:
+        """Whether some ability is drawn on by items of several benchmarks."""
+        pairs = set(zip(self.dimension.tolist(), self.benchmark.tolist(), strict=True))
+        return len(pairs) > len({dimension for dimension, _ in pairs})
 
     @property
     def counts(self) -> np.ndarray:
@@ -174,6 +183,7 @@ class Problem:
             n_subjects=self.n_subjects,
             n_dimensions=len(self.dimensions),
             n_benchmarks=len(self.benchmarks),
+            benchmarks_share=self.benchmarks_share,
         )
         data = LIKELIHOODS[self.spec.likelihood].prepare(answer, trials)
         return cells, jax.tree.map(jnp.asarray, data)

@@ -112,21 +112,21 @@ class ItemPriors:
     lkj: float = 2.0
 
     def __post_init__(self) -> None:
-        numbers = {"sd_mean_log_a", "logit_guessing", "sd_logit_guessing", "lkj"}
-        positive = {"sd_intercept", "sd_log_a", "sd_theta", "sd_log_phi", "cut"}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, Prior) and f.name not in numbers:
-                if f.name in positive and not value.positive:
-                    raise InputError(
-                        f"prior {f.name} = {value} must live on positive values: use HalfNormal or LogNormal"
-                    )
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                kind = "a number" if f.name in numbers else "a Prior or a number"
-                raise InputError(f"prior {f.name} = {value!r}: expected {kind}")
-            if (f.name in positive or f.name in ("sd_mean_log_a", "sd_logit_guessing", "lkj")) and value <= 0:
-                raise InputError(f"prior {f.name} = {value!r}: expected a positive number")
+        _check_fields(
+            self,
+            numbers={"sd_mean_log_a", "logit_guessing", "sd_logit_guessing", "lkj"},
+            positive={"sd_intercept", "sd_log_a", "sd_theta", "sd_log_phi", "cut"},
+            positive_numbers={
+                "sd_mean_log_a",
+                "sd_logit_guessing",
+                "lkj",
+                "sd_intercept",
+                "sd_log_a",
+                "sd_theta",
+                "sd_log_phi",
+                "cut",
+            },
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -135,8 +135,89 @@ class ItemPriors:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ItemPriors:
         """Inverse of :meth:`to_dict`."""
-        read: dict[str, Any] = {
-            name: Prior(value["family"], tuple(value["parameters"])) if isinstance(value, dict) else value
-            for name, value in values.items()
-        }
-        return cls(**read)
+        return cls(**_read_fields(values))
+
+
+@dataclass(frozen=True)
+class TrajectoryPriors:
+    """Priors of abilities over compute; a number in the place of a prior fixes that quantity.
+
+    Levels and slopes are on the scale of the abilities (logits of accuracy for scores of whole benchmarks). All
+    deviations are in units of the slope: an ``sd_run`` of 0.15 is what 0.15 decades of compute are worth.
+
+    Attributes
+    ----------
+    level : ability at the reference compute, per dimension.
+    slope : ability gained per decade at the reference, per dimension. Positive.
+    pull : share in it of each of parameters and tokens, around 1.
+    bend : rate (per decade) at which the gain falls; 0 is a straight line in log compute.
+    sd_drift, length_drift : random walk over the first coordinate (per square root of a decade), and over how many
+        decades of the other one it is the same.
+    sd_curve, length_curve : smooth curve over tokens that all runs share.
+    sd_product : interaction of parameters and tokens.
+    sd_group_level, sd_group_slope : families or recipes around the common level and (as a share) slope.
+    sd_run, sd_residual, length_residual : a run's own level, and deviations that fade along it (decades).
+    sd_own : scatter of every subject by itself.
+    lkj : concentration of the LKJ prior of the correlations between dimensions (a number; 1 is uniform).
+    """
+
+    level: Prior | float = field(default_factory=lambda: Normal(0.0, 3.0))
+    slope: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.6), 1.0))
+    pull: Prior | float = field(default_factory=lambda: LogNormal(0.0, 0.5))
+    bend: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.25), 1.0))
+    sd_drift: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
+    length_drift: Prior | float = field(default_factory=lambda: LogNormal(0.0, 0.5))
+    sd_curve: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
+    length_curve: Prior | float = field(default_factory=lambda: LogNormal(0.0, 0.5))
+    sd_product: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.1), 1.0))
+    sd_group_level: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
+    sd_group_slope: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 0.7))
+    sd_run: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
+    sd_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
+    length_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 0.7))
+    sd_own: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.07), 1.0))
+    lkj: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_fields(
+            self,
+            numbers={"lkj"},
+            positive={f.name for f in fields(self)} - {"level", "lkj"},
+            positive_numbers={"slope", "pull", "length_drift", "length_curve", "length_residual", "lkj"},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrajectoryPriors:
+        """Inverse of :meth:`to_dict`."""
+        return cls(**_read_fields(values))
+
+
+def _check_fields(priors: Any, numbers: set[str], positive: set[str], positive_numbers: set[str]) -> None:
+    """Raise InputError for a field that is no prior where one belongs, or not positive where it must be.
+
+    A number in the place of a positive prior may be zero unless it is among ``positive_numbers``.
+    """
+    for f in fields(priors):
+        value = getattr(priors, f.name)
+        if isinstance(value, Prior) and f.name not in numbers:
+            if f.name in positive and not value.positive:
+                raise InputError(f"prior {f.name} = {value} must live on positive values: use HalfNormal or LogNormal")
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            kind = "a number" if f.name in numbers else "a Prior or a number"
+            raise InputError(f"prior {f.name} = {value!r}: expected {kind}")
+        if f.name in positive_numbers and value <= 0:
+            raise InputError(f"prior {f.name} = {value!r}: expected a positive number")
+        if f.name in positive and value < 0:
+            raise InputError(f"prior {f.name} = {value!r}: expected a number >= 0")
+
+
+def _read_fields(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: Prior(value["family"], tuple(value["parameters"])) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }

@@ -97,14 +97,16 @@ def intercepts(cells, priors, earlier):
 
 
 def log_discriminations(cells, priors):
-    """log a_j ~ Normal(mean of its benchmark, sd_log_a), summing to zero over all items unless anchored."""
+    """log a_j ~ Normal(mean, sd_log_a), summing to zero over all items unless anchored; the mean is the benchmark's where
+    benchmarks share an ability.
+    """
     sd = hyper("sd_log_a", priors.sd_log_a)
     if cells.anchor is not None:
         with numpyro.plate("benchmark", cells.n_benchmarks):
             mean = numpyro.sample("mean_log_a", dist.Normal(0.0, priors.sd_mean_log_a))
         return by_item("log_a", mean[cells.benchmark], sd, cells, [])
     deviation = numpyro.sample("log_a_deviation", dist.ZeroSumNormal(sd, (cells.dimension.size,)))
-    if cells.n_benchmarks == 1:
+    if not cells.benchmarks_share:
         return deviation
     mean = numpyro.sample("mean_log_a", dist.ZeroSumNormal(priors.sd_mean_log_a, (cells.n_benchmarks,)))
     return deviation + mean[cells.benchmark]

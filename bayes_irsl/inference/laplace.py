@@ -35,6 +35,10 @@ from bayes_irsl.inference.structure import Item, Structure, structure
 BLOCK_SIZE = 3_000_000
 MERGE_SIZE = 2_000_000
 MAX_ITERATIONS = 60
+# No ability or hyperparameter moves further in one step (all are on logarithmic or unit scales).
+RADIUS = 1.5
+# Shares of the items' covariance in the Hessian, tried until the step is short enough.
+TAUS = (1.0, 0.9, 0.5, 0.0)
 # Newton steps of the abilities at a point where a hyperparameter's marginal is evaluated, from its neighbour's.
 PROFILE_STEPS = 3
 
@@ -73,25 +77,27 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     free = FreeAbilities(s.n_dimensions, problem.n_subjects, not s.anchored)
     best: Point | None = None
     best_state = state
-    steps, step_scale, direction = 12, 1.0, np.zeros(n_u)
+    steps, radius, direction = 12, RADIUS, np.zeros(n_u)
     decrement, converged, iteration, current = np.inf, False, 0, state
     for iteration in range(1, MAX_ITERATIONS + 1):
         totals, current = sweep(problem, s, blocks, rule, all_nodes, current, steps)
-        point = evaluate(problem, s, free, current, totals)
+        point = evaluate(problem, s, free, current, totals, radius)
         steps = 3
-        if best is not None and _worse(point, best, decrement) and step_scale > 1e-3:
-            step_scale *= 0.3
-            current = _moved(best_state, best.sd, direction * step_scale)
-            continue
-        best, best_state = point, current
-        direction, decrement = point.step()
-        step_scale = min(1.0, 1.5 / max(np.abs(direction).max(), 1e-9))
-        if progress is not None:
-            progress(iteration, decrement)
-        if decrement < 1e-3 + 1e-6 * n_u:
-            converged = True
-            break
-        current = _moved(best_state, best.sd, direction * step_scale)
+        length = float(np.abs(direction).max())
+        if best is not None and _worse(point, best, decrement) and min(radius, length) > 1e-3:
+            radius = 0.3 * min(radius, length)
+        else:
+            if best is not None:
+                radius = min(RADIUS, 2 * radius)
+            best, best_state = point, current
+            direction, decrement = point.step()
+            length = float(np.abs(direction).max())
+            if progress is not None:
+                progress(iteration, decrement)
+            if decrement < 1e-3 + 1e-6 * n_u:
+                converged = True
+                break
+        current = _moved(best_state, best.sd, direction * min(1.0, radius / max(length, 1e-9)))
     if best is None or not np.isfinite(best.objective):
         raise InputError("the log density is not finite at the start: check the answers for extreme or mixed scales")
     diagnostics = {
@@ -212,8 +218,19 @@ class Point:
         return full, float(step @ self.gradient)
 
 
-def evaluate(problem: Problem, s: Structure, free: FreeAbilities, state: LaplaceState, totals: Totals) -> Point:
-    """Assemble objective, gradient and precision from a sweep's totals and the priors."""
+def evaluate(
+    problem: Problem,
+    s: Structure,
+    free: FreeAbilities,
+    state: LaplaceState,
+    totals: Totals,
+    radius: float = np.inf,
+) -> Point:
+    """Assemble objective, gradient and precision from a sweep's totals and the priors.
+
+    Where the Newton step would move something by more than ``radius``, the items' covariance (Louis' correction) is
+    taken in by less: without it the step is that of an EM algorithm, which is short and climbs.
+    """
     n = state.theta.size
     h = jnp.asarray(state.h, jnp.float32)
     tril = np.asarray(s.ability_tril(h), np.float64)
@@ -222,41 +239,40 @@ def evaluate(problem: Problem, s: Structure, free: FreeAbilities, state: Laplace
     h_theta = np.diag(totals.curvature_theta) - prior_block
     mean = np.asarray(s.ability_mean(h), np.float64)[:, None]
     gradient_theta = totals.gradient_theta - (inverse @ (state.theta - mean)).ravel()
-    full, tau = None, 1.0
-    for tau in (1.0, 0.9, 0.5, 0.0):
-        h_tt = free.restrict(free.restrict(-(h_theta + tau * totals.louis[:n, :n])).T)
-        full = _cholesky(h_tt)
-        if full is not None:
-            break
-    if full is None:
-        return Point(-np.inf, -np.inf, np.zeros(1), np.eye(1), free, n, state.sd)
     m = free.keep.size
     conditional = np.linalg.inv(_conditional_precision(-totals.curvature_theta.reshape(state.theta.shape), inverse))
     moment = state.theta @ state.theta.T + conditional.sum(0)
     sd = np.sqrt(np.einsum("sdd->ds", conditional))
     n_free = float(free.keep.size // free.d)
     g_h, h_h, cross_prior = (np.asarray(a, np.float64) for a in _hyper_terms(s, h, moment, state.theta, n_free))
-    gradient_h = totals.gradient_h + g_h
-    cross = totals.cross + cross_prior + tau * totals.louis[:n, n:]
-    h_hh = -(totals.hessian_h + h_h + tau * totals.louis[n:, n:])
-    cross = -free.restrict(cross)
+    gradient = np.concatenate([free.restrict(gradient_theta), totals.gradient_h + g_h])
     cholesky = None
+    for tau in TAUS:
+        h_tt = free.restrict(free.restrict(-(h_theta + tau * totals.louis[:n, :n])).T)
+        cross = -free.restrict(totals.cross + cross_prior + tau * totals.louis[:n, n:])
+        h_hh = -(totals.hessian_h + h_h + tau * totals.louis[n:, n:])
+        cholesky = _positive(h_tt, cross, h_hh)
+        if cholesky is not None and np.abs(cho_solve((cholesky, True), gradient)).max() <= radius:
+            break
+    if cholesky is None:
+        return Point(-np.inf, -np.inf, np.zeros(1), np.eye(1), free, n, state.sd)
+    total = jnp.asarray(state.theta.sum(1), jnp.float32)
+    bound = s.log_prior_hyper(h) + s.log_prior_theta(h, jnp.asarray(state.moment, jnp.float32), total, n_free)
+    value = float(totals.log_integral) + float(bound)
+    objective, log_marginal = value + np.log(state.sd).sum(), value - np.log(np.diag(cholesky)[:m]).sum()
+    return Point(objective, log_marginal, gradient, cholesky, free, m, sd)
+
+
+def _positive(h_tt: np.ndarray, cross: np.ndarray, h_hh: np.ndarray) -> np.ndarray | None:
+    """Cholesky factor of the precision, its hyperparameter block strengthened as far as needed; None if hopeless."""
+    if _cholesky(h_tt) is None:
+        return None
     for ridge in (0.0, 1e-3, 0.1, 1.0, 10.0):
         repaired = h_hh + ridge * np.diag(np.abs(np.diag(h_hh)) + 1.0)
         cholesky = _cholesky(np.block([[h_tt, cross], [cross.T, repaired]]))
         if cholesky is not None:
-            break
-    if cholesky is None:
-        cholesky = np.linalg.cholesky(
-            np.block([[h_tt, 0 * cross], [0 * cross.T, np.diag(np.abs(np.diag(h_hh)) + 1.0)]])
-        )
-    total = jnp.asarray(state.theta.sum(1), jnp.float32)
-    bound = s.log_prior_hyper(h) + s.log_prior_theta(h, jnp.asarray(state.moment, jnp.float32), total, n_free)
-    value = float(totals.log_integral) + float(bound)
-    objective, log_marginal = value + np.log(state.sd).sum(), value - np.log(np.diag(full)).sum()
-    return Point(
-        objective, log_marginal, np.concatenate([free.restrict(gradient_theta), gradient_h]), cholesky, free, m, sd
-    )
+            return cholesky
+    return _cholesky(np.block([[h_tt, 0 * cross], [0 * cross.T, np.diag(np.abs(np.diag(h_hh)) + 1.0)]]))
 
 
 def _conditional_precision(curvature: np.ndarray, inverse: np.ndarray) -> np.ndarray:

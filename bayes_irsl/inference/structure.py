@@ -239,7 +239,7 @@ def structure(problem: Problem) -> Structure:
         hypers += [("mean_theta", d, MEAN_THETA), ("anchor_error", 2, Normal(0.0, 1.0))]
     if spec.curve != "1pl":
         hypers.append(("sd_log_a", 1, priors.sd_log_a))
-        if k > 1 or anchored:
+        if problem.benchmarks_share or anchored:
             hypers.append(("mean_log_a", k, Normal(0.0, priors.sd_mean_log_a)))
     if d > 1 and spec.dependence == "testlet":
         hypers.append(("sd_testlet", 1, Prior("HalfNormal", (1.0,))))

@@ -1,0 +1,145 @@
+"""How abilities of different subjects hang together over compute: mean and covariance functions, pure arithmetic.
+
+An ability is a function of one or two coordinates (compute, or parameters and tokens; log10, relative to a stated
+reference), plus what belongs to its group and its training run:
+
+    theta = level + s (pull of the bent coordinates + product + common curve + drift + group + run + residual)
+
+with s the ability gained per decade. Everything but the level is in units of s, so that one set of priors serves
+benchmarks that move fast and ones that move slowly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Array = Any
+
+# Added to every variance (in units of s^2), so that a covariance of many near subjects can be factored in float32.
+JITTER = 1e-5
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["coordinates", "group", "run", "dimension", "compute_sd"],
+    meta_fields=["n_dimensions", "grouped", "along_run"],
+)
+@dataclass(frozen=True)
+class Points:
+    """Places at which abilities are wanted, one row an ability (a subject on one dimension).
+
+    Attributes
+    ----------
+    coordinates : float (P, C), decades from the reference: C = 1 (compute) or 2 (parameters, tokens).
+    group, run, dimension : int32 (P,). Different numbers are independent groups and runs; a new one is a number that
+        no other point has.
+    compute_sd : float (P,), standard deviation of the coordinates, decades.
+    n_dimensions : number of dimensions (benchmarks that have abilities of their own).
+    grouped : whether groups have levels and slopes of their own.
+    along_run : whether residuals are correlated along a run.
+    """
+
+    coordinates: Array
+    group: Array
+    run: Array
+    dimension: Array
+    compute_sd: Array
+    n_dimensions: int
+    grouped: bool
+    along_run: bool
+
+    @property
+    def size(self) -> int:
+        return self.coordinates.shape[0]
+
+    @property
+    def position(self) -> Array:
+        """Where along its run a point lies: its last coordinate (tokens, or compute), (P,)."""
+        return self.coordinates[:, -1]
+
+
+def bend(x: Array, rate: Array) -> Array:
+    """Coordinate that saturates: (1 - exp(-rate x)) / rate, the identity at rate 0.
+
+    Slope 1 at the reference, falling by exp(-rate) with every decade: the power law approach to a limit,
+    A (1 - C^(-rate / ln 10)), whose exponent scaling laws fit.
+    """
+    small = jnp.abs(rate) < 1e-4
+    safe = jnp.where(small, 1.0, rate)
+    return jnp.where(small, x - rate * x**2 / 2, -jnp.expm1(-safe * x) / safe)
+
+
+def squared_exponential(x: Array, y: Array, length: Array) -> Array:
+    """exp(-(x - y)^2 / (2 length^2)), (P, Q): smooth curves."""
+    return jnp.exp(-0.5 * ((x[:, None] - y[None, :]) / length) ** 2)
+
+
+def brownian(x: Array, y: Array, origin: Array) -> Array:
+    """Covariance of a random walk begun at ``origin``, (P, Q): min(x, y) - origin."""
+    return jnp.maximum(jnp.minimum(x[:, None], y[None, :]) - origin, 0.0)
+
+
+def ornstein_uhlenbeck(x: Array, y: Array, length: Array) -> Array:
+    """exp(-|x - y| / length), (P, Q): rough deviations that fade."""
+    return jnp.exp(-jnp.abs(x[:, None] - y[None, :]) / length)
+
+
+def bent(h: dict[str, Array], coordinates: Array) -> Array:
+    """Coordinates after bending, (P, C)."""
+    return bend(coordinates, h["bend"][None, :])
+
+
+def trend(h: dict[str, Array], points: Points) -> Array:
+    """Expected ability (P,): level + s sum_c pull_c bent_c."""
+    pull = (bent(h, points.coordinates) * h["pull"]).sum(1)
+    return h["level"][points.dimension] + h["slope"][points.dimension] * pull
+
+
+def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
+    """Covariance (P, Q) of abilities around the trend at two sets of points, without what repeats at no other point.
+
+    Across dimensions it is multiplied by their correlation.
+    """
+    x, y = bent(h, a.coordinates), bent(h, b.coordinates)
+    total = h["sd_drift"] ** 2 * brownian(x[:, 0], y[:, 0], bend(ORIGIN, h["bend"][0]))
+    if a.coordinates.shape[1] == 2:
+        total = total * squared_exponential(x[:, 1], y[:, 1], h["length_drift"])
+        total = total + h["sd_curve"] ** 2 * squared_exponential(x[:, 1], y[:, 1], h["length_curve"])
+        total = total + h["sd_product"] ** 2 * x.prod(1)[:, None] * y.prod(1)[None, :]
+    if a.grouped:
+        steep = (x * h["pull"]).sum(1)[:, None] * (y * h["pull"]).sum(1)[None, :]
+        within = h["sd_group_level"] ** 2 + h["sd_group_slope"] ** 2 * steep
+        total = total + (a.group[:, None] == b.group[None, :]) * within
+    if a.along_run:
+        residual = ornstein_uhlenbeck(a.position, b.position, h["length_residual"])
+        within = h["sd_run"] ** 2 + h["sd_residual"] ** 2 * residual
+        total = total + (a.run[:, None] == b.run[None, :]) * within
+    return total * _between(h, a, b)
+
+
+def own_variance(h: dict[str, Array], points: Points) -> Array:
+    """What every subject has for itself (P,), on every dimension: scatter and the uncertainty of its compute."""
+    return h["sd_own"] ** 2 + JITTER + (jnp.sum(h["pull"] ** 2) * points.compute_sd**2)
+
+
+def prior_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
+    """Covariance (P, P) of abilities at fitted points; ``subject`` (P,) says which rows are one subject's."""
+    same = subject[:, None] == subject[None, :]
+    own = same * own_variance(h, points)[:, None] * _between(h, points, points)
+    return covariance(h, points, points) + own
+
+
+def _between(h: dict[str, Array], a: Points, b: Points) -> Array:
+    slope = h["slope"][a.dimension][:, None] * h["slope"][b.dimension][None, :]
+    if a.n_dimensions == 1:
+        return slope
+    return slope * h["correlation"][a.dimension][:, b.dimension]
+
+
+# Where drift begins, decades below the reference: before all data that one would fit together.
+ORIGIN = -3.0
