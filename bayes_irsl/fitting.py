@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from tqdm.auto import tqdm
 
 from bayes_irsl._files import replacing
-from bayes_irsl.anchoring import anchored
-from bayes_irsl.cells import Problem, problem
 from bayes_irsl.errors import InputError
-from bayes_irsl.inference.laplace import MAX_ITERATIONS, LaplaceFit, laplace
-from bayes_irsl.inference.laplace_draws import laplace_draws
-from bayes_irsl.inference.scale import RawDraws
-from bayes_irsl.inference.tree import build_tree
+from bayes_irsl.item_fit import Run, fit_items
 from bayes_irsl.responses import Responses
-from bayes_irsl.spec import ItemResponse
+from bayes_irsl.spec import AbilityTrajectory, ItemResponse
+from bayes_irsl.trajectory_fit import fit_trajectory
 
 if TYPE_CHECKING:
     from bayes_irsl.bank import ItemBank
-    from bayes_irsl.inference.svi import Guide
     from bayes_irsl.report import Report
 
-METHODS = ("laplace", "nuts", "svi")
+# By kind of model, the first being the default.
+METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged",)}
+
+SPECS = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Fit:
     function works on it. Abilities are on the bank's scale: calibration subjects have mean 0 and sd 1 in every draw.
     """
 
-    spec: ItemResponse
+    spec: Any
     responses: Responses
     tree: xr.DataTree
 
@@ -74,8 +71,9 @@ class Fit:
 
     def __repr__(self) -> str:
         p = self.tree.posterior
+        what = f"{self.spec.curve} {self.spec.likelihood}" if isinstance(self.spec, ItemResponse) else "trajectory"
         return (
-            f"<Fit: {self.spec.curve} {self.spec.likelihood} by {self.method}, {self.responses.n_subjects:,} subjects "
+            f"<Fit: {what} by {self.method}, {self.responses.n_subjects:,} subjects "
             f"x {self.responses.n_items:,} items, {p.sizes['chain']} chains x {p.sizes['draw']} draws>"
         )
 
@@ -92,14 +90,15 @@ def load(path: str | Path) -> Fit:
         responses = Responses.from_xarray(tree["observed_data"].to_dataset())
     except (OSError, KeyError, ValueError) as error:
         raise InputError(f"{path} is not a file written by Fit.save: {error}") from None
-    return Fit(ItemResponse.from_dict({k: v for k, v in facts.items() if k != "kind"}), responses, tree)
+    spec = SPECS[facts.pop("kind")].from_dict(facts)
+    return Fit(spec, responses, tree)
 
 
 def fit(
-    spec: ItemResponse,
+    spec: ItemResponse | AbilityTrajectory,
     responses: Responses,
     *,
-    method: str = "laplace",
+    method: str | None = None,
     anchor: ItemBank | None = None,
     seed: int = 0,
     draws: int = 1000,
@@ -118,9 +117,11 @@ def fit(
     spec, responses
         The model and the answers.
     method
-        "laplace" (seconds; items integrated out, abilities Gaussian, uncertain scales skewed), "nuts" (the reference:
-        started, preconditioned and partly centred by Laplace, chains run together on one device), "svi" (a Gaussian
-        guide in the coordinates of the Laplace approximation, trained until it stops improving).
+        Of an ItemResponse: "laplace" (the default; seconds; items integrated out, abilities Gaussian, uncertain scales
+        skewed), "nuts" (the reference: started, preconditioned and partly centred by Laplace, chains run together on
+        one device), "svi" (a Gaussian guide in the coordinates of the Laplace approximation, trained until it stops
+        improving). Of an AbilityTrajectory: "staged" (items by Laplace, then the trajectory of the abilities by NUTS,
+        with the abilities' uncertainty and their dependence on the items carried along).
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and
@@ -143,14 +144,18 @@ def fit(
     InputError
         Where spec and answers do not fit together, or answers cannot carry the model.
     """
-    if not isinstance(spec, ItemResponse):
-        raise InputError(f"spec is a {type(spec).__name__}: expected an ItemResponse")
+    if type(spec) not in METHODS:
+        raise InputError(f"spec is a {type(spec).__name__}: expected an ItemResponse or an AbilityTrajectory")
     if not isinstance(responses, Responses):
         raise InputError(
             f"responses is a {type(responses).__name__}: build it with Responses.from_long, from_wide or read_table"
         )
-    if method not in METHODS:
-        raise InputError(f"method {method!r}: expected one of {list(METHODS)}")
+    methods = METHODS[type(spec)]
+    method = methods[0] if method is None else method
+    if method not in methods:
+        raise InputError(f"method {method!r}: expected one of {list(methods)} for an {type(spec).__name__}")
+    if anchor is not None and not isinstance(spec, ItemResponse):
+        raise InputError("anchor goes with an ItemResponse: fit the items on the bank first")
     for name, value, least in (
         ("draws", draws, 4),
         ("chains", chains, 1),
@@ -163,72 +168,22 @@ def fit(
     if start is not None and method != "svi":
         raise InputError(f"start goes with method='svi', which trains on; method={method!r} begins at Laplace's mode")
     show = _show_progress() if progress is None else progress
-    task = problem(spec, responses)
-    if anchor is not None:
-        task = anchored(task, anchor)
-    approximation = _laplace_with_bar(task, show)
-    total = max(draws // chains, 1) * chains
-    drawn = laplace_draws(task, approximation, total if method == "laplace" else max(400, chains), seed)
-    s = approximation.structure
-    raw = RawDraws.from_vectors(s, drawn["theta"], drawn["h"], drawn["x"])
-    diagnostics = dict(approximation.diagnostics)
-    if method == "laplace":
-        stats = {"log_approximation": drawn["log_density"].reshape(chains, -1)}
-        diagnostics["share_resampled"] = float(drawn["resampled"].mean())
-    elif method == "nuts":
-        from bayes_irsl.inference.nuts import nuts
-
-        raw, stats = nuts(
-            task,
-            s,
-            raw,
-            seed=seed,
-            chains=chains,
-            draws=draws,
-            warmup=warmup,
-            target_accept=target_accept,
-            max_tree_depth=max_tree_depth,
-            progress=show,
-        )
-    else:
-        from bayes_irsl.inference.svi import svi
-
-        raw, stats, diagnostics, guide = svi(
-            task,
-            approximation,
-            seed=seed,
-            draws=total,
-            chains=chains,
-            progress=show,
-            max_steps=max_steps,
-            start=None if start is None else _guide_of(start, task),
-        )
-    tree = build_tree(task, s, raw, stats, chains=chains, method=method, seed=seed, diagnostics=diagnostics)
-    if method == "svi":
-        tree["guide"] = xr.DataTree(xr.Dataset({k: ("coordinate", v) for k, v in guide._asdict().items()}))
-    return Fit(task.spec, responses, tree)
+    run = Run(method, seed, draws, chains, warmup, target_accept, max_tree_depth, max_steps, show)
+    if isinstance(spec, AbilityTrajectory):
+        return Fit(spec, responses, fit_trajectory(spec, responses, run))
+    resolved, tree = fit_items(spec, responses, run, anchor, _checked_start(start, spec.resolve(responses), responses))
+    return Fit(resolved, responses, tree)
 
 
-def _guide_of(fit: Fit, task: Problem) -> Guide:
-    """The guide of an earlier fit, once it is known to be of the same model and answers."""
-    from bayes_irsl.inference.svi import Guide
-
-    if fit.method != "svi":
-        raise InputError(f"start is a fit by {fit.method!r}: expected one by 'svi'")
-    if fit.spec != task.spec or fit.responses.data_hash != task.responses.data_hash:
+def _checked_start(start: Fit | None, spec: ItemResponse, responses: Responses) -> xr.DataTree | None:
+    """The tree of an earlier fit, once it is known to be of the same model and answers."""
+    if start is None:
+        return None
+    if start.method != "svi":
+        raise InputError(f"start is a fit by {start.method!r}: expected one by 'svi'")
+    if start.spec != spec or start.responses.data_hash != responses.data_hash:
         raise InputError("start is a fit of another spec or of other answers: pass the same ones, or no start")
-    guide = fit.tree["guide"].to_dataset()
-    return Guide(guide["location"].values, guide["scale"].values)
-
-
-def _laplace_with_bar(task: Any, show: bool) -> LaplaceFit:
-    with tqdm(total=MAX_ITERATIONS, desc="mode", disable=not show, leave=False, unit="pass") as bar:
-
-        def progress(iteration: int, decrement: float) -> None:
-            bar.n = iteration
-            bar.set_postfix_str(f"distance to the mode {decrement:.2g}")
-
-        return laplace(task, progress)
+    return start.tree
 
 
 def _show_progress() -> bool:

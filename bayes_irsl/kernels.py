@@ -100,26 +100,35 @@ def trend(h: dict[str, Array], points: Points) -> Array:
     return h["level"][points.dimension] + h["slope"][points.dimension] * pull
 
 
-def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
-    """Covariance (P, Q) of abilities around the trend at two sets of points, without what repeats at no other point.
+def parts(h: dict[str, Array], a: Points, b: Points) -> dict[str, Array]:
+    """Covariances (P, Q) of abilities around the trend at two sets of points, by what they come from.
 
-    Across dimensions it is multiplied by their correlation.
+    "trend": drift, common curve and product, which all subjects share; "group"; "run": a run's level and what fades
+    along it. What a subject has for itself alone is not among them. Across dimensions each is multiplied by their
+    correlation.
     """
     x, y = bent(h, a.coordinates), bent(h, b.coordinates)
-    total = h["sd_drift"] ** 2 * brownian(x[:, 0], y[:, 0], bend(ORIGIN, h["bend"][0]))
+    shared = h["sd_drift"] ** 2 * brownian(x[:, 0], y[:, 0], bend(ORIGIN, h["bend"][0]))
     if a.coordinates.shape[1] == 2:
-        total = total * squared_exponential(x[:, 1], y[:, 1], h["length_drift"])
-        total = total + h["sd_curve"] ** 2 * squared_exponential(x[:, 1], y[:, 1], h["length_curve"])
-        total = total + h["sd_product"] ** 2 * x.prod(1)[:, None] * y.prod(1)[None, :]
+        shared = shared * squared_exponential(x[:, 1], y[:, 1], h["length_drift"])
+        shared = shared + h["sd_curve"] ** 2 * squared_exponential(x[:, 1], y[:, 1], h["length_curve"])
+        shared = shared + h["sd_product"] ** 2 * x.prod(1)[:, None] * y.prod(1)[None, :]
+    found = {"trend": shared}
     if a.grouped:
         steep = (x * h["pull"]).sum(1)[:, None] * (y * h["pull"]).sum(1)[None, :]
         within = h["sd_group_level"] ** 2 + h["sd_group_slope"] ** 2 * steep
-        total = total + (a.group[:, None] == b.group[None, :]) * within
+        found["group"] = (a.group[:, None] == b.group[None, :]) * within
     if a.along_run:
         residual = ornstein_uhlenbeck(a.position, b.position, h["length_residual"])
         within = h["sd_run"] ** 2 + h["sd_residual"] ** 2 * residual
-        total = total + (a.run[:, None] == b.run[None, :]) * within
-    return total * _between(h, a, b)
+        found["run"] = (a.run[:, None] == b.run[None, :]) * within
+    between = _between(h, a, b)
+    return {name: value * between for name, value in found.items()}
+
+
+def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
+    """Sum of :func:`parts`: what abilities at different subjects share."""
+    return sum(parts(h, a, b).values(), jnp.zeros(()))
 
 
 def own_variance(h: dict[str, Array], points: Points) -> Array:
@@ -129,9 +138,13 @@ def own_variance(h: dict[str, Array], points: Points) -> Array:
 
 def prior_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
     """Covariance (P, P) of abilities at fitted points; ``subject`` (P,) says which rows are one subject's."""
+    return covariance(h, points, points) + own_covariance(h, points, subject)
+
+
+def own_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
+    """Covariance (P, P) of what every subject has for itself."""
     same = subject[:, None] == subject[None, :]
-    own = same * own_variance(h, points)[:, None] * _between(h, points, points)
-    return covariance(h, points, points) + own
+    return same * own_variance(h, points)[:, None] * _between(h, points, points)
 
 
 def _between(h: dict[str, Array], a: Points, b: Points) -> Array:

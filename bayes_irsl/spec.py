@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayes_irsl.errors import InputError
-from bayes_irsl.priors import ItemPriors
+from bayes_irsl.priors import ItemPriors, TrajectoryPriors
 from bayes_irsl.responses import Responses
 
 LIKELIHOODS = {
@@ -111,6 +111,75 @@ class ItemResponse:
         return cls(**{**values, "priors": ItemPriors.from_dict(values["priors"])})
 
 
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+@dataclass(frozen=True)
+class AbilityTrajectory:
+    """Abilities that grow with compute: a bending trend in log10 compute and correlated deviations from it.
+
+    ability = level + slope (pull of bent coordinates + product + common curve + drift + group + run + residual); see
+    :mod:`bayes_irsl.kernels`. The forecasts of :func:`bayes_irsl.forecast` follow from it.
+
+    Parameters
+    ----------
+    items
+        The item response model of the answers. Not used where every benchmark is a single item, that is for scores
+        of whole benchmarks: the ability is then the logit of the accuracy above chance, and scores scatter around it
+        as counts of their trials do (or by ``sd_own`` alone where no trials are known).
+    pool
+        Subject column that names groups (family, recipe) with levels and slopes of their own, partially pooled.
+    run
+        Subject column that names training runs; residuals of one run's checkpoints are correlated. None, or a column
+        that is not there: every subject is a run.
+    covariates
+        "auto": parameters and tokens where all subjects with compute have them and both vary, otherwise compute.
+        "compute", or ("params", "tokens"), to choose.
+    residual
+        "run": a level of every run and deviations that fade along it. "iid": every checkpoint by itself.
+    priors
+        :class:`TrajectoryPriors`; ``TrajectoryPriors(bend=0.0)`` is a straight line in log compute.
+    """
+
+    items: ItemResponse = field(default_factory=ItemResponse)
+    pool: str | None = None
+    run: str | None = "run"
+    covariates: str | tuple[str, ...] = "auto"
+    residual: str = "run"
+    priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.items, ItemResponse):
+            raise InputError(f"items = {self.items!r}: expected an ItemResponse")
+        if not isinstance(self.priors, TrajectoryPriors):
+            raise InputError(f"priors = {self.priors!r}: expected a TrajectoryPriors")
+        if isinstance(self.covariates, list):
+            object.__setattr__(self, "covariates", tuple(self.covariates))
+        _one_of("covariates", self.covariates, ("auto", "compute", ("params", "tokens")))
+        _one_of("residual", self.residual, ("run", "iid"))
+        for name in ("pool", "run"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} = {getattr(self, name)!r}: expected the name of a subject column, or None")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "residual")},
+            "items": self.items.to_dict(),
+            "priors": self.priors.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> AbilityTrajectory:
+        """Inverse of :meth:`to_dict`."""
+        covariates = values["covariates"]
+        return cls(
+            **{
+                **values,
+                "covariates": tuple(covariates) if isinstance(covariates, list) else covariates,
+                "items": ItemResponse.from_dict(values["items"]),
+                "priors": TrajectoryPriors.from_dict(values["priors"]),
+            }
+        )
+
+
+def _one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} = {value!r}: expected one of {list(choices)}")

@@ -97,8 +97,9 @@ def intercepts(cells, priors, earlier):
 
 
 def log_discriminations(cells, priors):
-    """log a_j ~ Normal(mean, sd_log_a), summing to zero over all items unless anchored; the mean is the benchmark's where
-    benchmarks share an ability.
+    """log a_j ~ Normal(mean, sd_log_a), summing to zero over all items unless anchored.
+
+    The mean is the benchmark's where benchmarks share an ability.
     """
     sd = hyper("sd_log_a", priors.sd_log_a)
     if cells.anchor is not None:

@@ -1,0 +1,128 @@
+"""The first stage of a trajectory: what the answers say of every ability, as normal estimates and matching draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from bayes_irsl.errors import InputError
+from bayes_irsl.responses import Responses
+
+Floats = npt.NDArray[np.floating]
+
+# Least share of the prior's precision that answers must add for an ability to count as observed.
+LEAST_INFORMATION = 1e-3
+# Cavity under which the likelihood of a whole benchmark's score is summarised, and its grid.
+CAVITY_MEAN, CAVITY_SD = 0.0, 3.0
+GRID = np.linspace(-16.0, 12.0, 1401)
+# Error of a score without trials: what is left over is the trajectory's to learn.
+EXACT = 1e-3
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Normal summaries of the likelihood of abilities, S subjects by D dimensions, and draws that go with them.
+
+    Attributes
+    ----------
+    dimensions : names.
+    mean : float (S, D).
+    error : float (S, D, D), covariance of a subject's estimates.
+    draws : float (n, S, D), of the first stage, in the order of its draws of items.
+    """
+
+    dimensions: tuple[str, ...]
+    mean: Floats
+    error: Floats
+    draws: Floats
+
+
+def is_aggregate(responses: Responses) -> bool:
+    """Whether every benchmark is one item: scores of whole benchmarks."""
+    benchmark = responses.items["benchmark"]
+    return bool(len(benchmark) == benchmark.nunique())
+
+
+def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -> Estimated:
+    """Estimates from posterior draws of an item response fit, its prior of abilities taken out again.
+
+    Parameters
+    ----------
+    theta : float (n, S, D)
+        Draws.
+    prior : float (D, D)
+        Covariance of abilities in the item model.
+    """
+    n, s, d = theta.shape
+    mean = theta.mean(0)
+    root = np.linalg.cholesky(prior)
+    error, estimate, draws = np.empty((s, d, d)), np.empty((s, d)), np.empty_like(theta)
+    for k in range(s):
+        # In these coordinates the prior is the unit matrix and the posterior diagonal: precisions are subtracted.
+        whitened = np.linalg.solve(root, (theta[:, k] - mean[k]).T)
+        posterior, vectors = np.linalg.eigh(np.atleast_2d(whitened @ whitened.T / (n - 1)))
+        basis = root @ vectors
+        left = np.maximum(1 - posterior, LEAST_INFORMATION)
+        error[k] = (basis * (posterior / left)) @ basis.T
+        estimate[k] = basis @ (np.linalg.solve(basis, mean[k]) / left)
+        draws[:, k] = estimate[k] + (basis @ (vectors.T @ whitened / np.sqrt(left)[:, None])).T
+    return Estimated(dimensions, estimate, error, draws)
+
+
+def from_scores(responses: Responses, n_draws: int, rng: np.random.Generator) -> Estimated:
+    """Estimates of logits of accuracy above chance from scores of whole benchmarks.
+
+    The likelihood of a count of right answers is summarised by the moments it gives a wide normal; a score without
+    trials is taken as it is.
+    """
+    items = responses.items
+    dimensions = tuple(np.asarray(items["benchmark"], dtype=str).tolist())
+    chance = chance_of(items)
+    s, d = responses.n_subjects, responses.n_items
+    mean, variance = np.zeros((s, d)), np.full((s, d), CAVITY_SD**2 / LEAST_INFORMATION)
+    rows, columns = responses.subject_index, responses.item_index
+    c = chance[columns]
+    if responses.trials is None:
+        share = (responses.rate.astype(float) - c) / (1 - c)
+        if responses.kind == "binary":
+            raise InputError("every benchmark is one item with 0/1 answers: scores of benchmarks need their trials")
+        bad = np.flatnonzero((share <= 0) | (share >= 1))
+        if bad.size:
+            i = bad[0]
+            raise InputError(
+                f"score {responses.rate[i]:g} of {responses.subjects.index[rows[i]]!r} on {dimensions[columns[i]]!r} "
+                f"is not between its chance level {c[i]:g} and 1, where a logit has no value: give the counts "
+                "(successes and trials), or leave the chance level out"
+            )
+        mean[rows, columns], variance[rows, columns] = logit(share), EXACT
+    else:
+        mean[rows, columns], variance[rows, columns] = count_estimates(responses.answer, responses.trials, c)
+    error = np.einsum("sd,de->sde", variance, np.eye(d))
+    draws = mean + np.sqrt(variance) * rng.standard_normal((n_draws, s, d))
+    return Estimated(dimensions, mean, error, draws)
+
+
+def chance_of(items: Any) -> Floats:
+    """Chance level of every item, 0 where none is known."""
+    if "chance" not in items.columns:
+        return np.zeros(len(items))
+    return np.nan_to_num(np.asarray(items["chance"], float))
+
+
+def count_estimates(successes: Floats, trials: Floats, chance: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance (n,) of normal summaries of Binomial(trials, c + (1 - c) sigmoid(theta)) in theta."""
+    mu = chance[:, None] + (1 - chance[:, None]) * expit(GRID)
+    k, n = np.asarray(successes, float)[:, None], np.asarray(trials, float)[:, None]
+    tail = np.log1p(-chance)[:, None] - np.logaddexp(0, GRID)
+    density = k * np.log(mu) + (n - k) * tail - 0.5 * ((GRID - CAVITY_MEAN) / CAVITY_SD) ** 2
+    weight = np.exp(density - density.max(1, keepdims=True))
+    weight /= weight.sum(1, keepdims=True)
+    mean = weight @ GRID
+    # A grid step is the least that the moments can resolve.
+    variance = np.maximum((weight * (GRID - mean[:, None]) ** 2).sum(1), (GRID[1] - GRID[0]) ** 2 / 4)
+    error = 1 / np.maximum(1 / variance - 1 / CAVITY_SD**2, LEAST_INFORMATION / CAVITY_SD**2)
+    return error * (mean / variance - CAVITY_MEAN / CAVITY_SD**2), error

@@ -1,0 +1,111 @@
+"""Where a forecast is wanted: compute (or parameters and tokens), group and run, checked against the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from bayes_irsl.covariates import Layout
+from bayes_irsl.errors import InputError
+from bayes_irsl.kernels import Points
+
+Floats = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Places:
+    """T covariate settings for each of G groups.
+
+    Attributes
+    ----------
+    covariates : float (T,) each, by name; always with "compute".
+    coordinates : float (T, C), decades from the fit's reference.
+    beyond : float (T,), decades outside the range of the fitted subjects, 0 inside (the larger of the coordinates').
+    pools : names of the groups, "new" for one that is not in the fit.
+    group, run : int (G,) and (T,) codes; negative ones are new.
+    """
+
+    covariates: dict[str, Floats]
+    coordinates: Floats
+    beyond: Floats
+    pools: tuple[str, ...]
+    group: npt.NDArray[np.int32]
+    run: npt.NDArray[np.int32]
+
+    def points(self, place: Layout, n_dimensions: int) -> tuple[Points, npt.NDArray[np.int32]]:
+        """Points (D G T), and the new subject of each."""
+        t, g = len(self.coordinates), len(self.pools)
+        # The same setting in two groups is two runs.
+        run = np.where(self.run < 0, self.run - t * np.arange(g)[:, None], self.run)
+        return place.points(
+            n_dimensions, np.tile(self.coordinates, (g, 1)), np.repeat(self.group, t), run.ravel().astype(np.int32)
+        )
+
+
+def places(
+    place: Layout,
+    *,
+    compute: ArrayLike | None = None,
+    params: ArrayLike | None = None,
+    tokens: ArrayLike | None = None,
+    tokens_per_param: float | None = None,
+    pool: str | Sequence[str | None] | None = None,
+    run: str | Sequence[str | None] | None = None,
+) -> Places:
+    """Check what is asked for against the fit's covariates, groups and runs; raises InputError where they differ."""
+    given = {
+        k: _positive(k, v) for k, v in (("compute", compute), ("params", params), ("tokens", tokens)) if v is not None
+    }
+    if place.covariates == ("compute",):
+        if set(given) == {"params", "tokens"}:
+            given["compute"] = 6 * given["params"] * given["tokens"]
+        if "compute" not in given:
+            raise InputError("this fit runs over compute: pass compute= in FLOP (or params= and tokens=)")
+        values = {"compute": given["compute"]}
+    else:
+        if "compute" in given and tokens_per_param is not None:
+            ratio = float(_positive("tokens_per_param", tokens_per_param)[0])
+            size = np.sqrt(given["compute"] / (6 * ratio))
+            given = {"params": size, "tokens": ratio * size}
+        if set(given) != {"params", "tokens"}:
+            raise InputError(
+                f"this fit runs over parameters and tokens, got {sorted(given) or 'neither'}: pass params= and "
+                "tokens=, or compute= with tokens_per_param= (20 is about Chinchilla's)"
+            )
+        both = np.broadcast_arrays(given["params"], given["tokens"])
+        values = {"params": both[0], "tokens": both[1], "compute": 6 * both[0] * both[1]}
+    coordinates = place.relative(values)
+    low, high = place.coordinates.min(0), place.coordinates.max(0)
+    beyond = np.maximum(np.maximum(coordinates - high, low - coordinates), 0).max(1)
+    pools = _labels(pool)
+    if pools != (None,) and not place.grouped:
+        raise InputError(f"pool={pool!r}: this fit has no groups; fit AbilityTrajectory(pool='family') for that")
+    runs = _labels(run) * (len(coordinates) if len(_labels(run)) == 1 else 1)
+    if len(runs) != len(coordinates):
+        raise InputError(f"{len(runs)} runs for {len(coordinates)} places: expected one, or one for each")
+    return Places(
+        covariates=values,
+        coordinates=coordinates,
+        beyond=beyond,
+        pools=tuple("new" if p is None else p for p in pools),
+        group=np.array([-1 - i if p is None else place.code("pool", p) for i, p in enumerate(pools)], np.int32),
+        run=np.array([-1 - i if r is None else place.code("run", r) for i, r in enumerate(runs)], np.int32),
+    )
+
+
+def _labels(value: Any) -> tuple[str | None, ...]:
+    return (value,) if value is None or isinstance(value, str) else tuple(value)
+
+
+def _positive(name: str, value: ArrayLike) -> Floats:
+    numbers = np.atleast_1d(np.asarray(value, dtype=float))
+    bad = ~(np.isfinite(numbers) & (numbers > 0))
+    if numbers.ndim != 1 or not numbers.size or bad.any():
+        got = numbers[bad][0] if bad.any() else f"an array of shape {numbers.shape}"
+        raise InputError(f"{name} = {got}: expected one or more finite positive numbers (FLOP, parameters, tokens)")
+    return numbers
