@@ -27,7 +27,7 @@ _WHERE = {
     "Fit": "fitting",
     "fit": "fitting",
     "load": "fitting",
-    "forecast": "forecast",
+    "forecast": "forecasting",
     "ItemBank": "bank",
     "score": "scoring",
     "ItemResponseTarget": "inference.sbc",

@@ -73,15 +73,14 @@ def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -
     return Estimated(dimensions, estimate, error, draws)
 
 
-def from_scores(responses: Responses, n_draws: int, rng: np.random.Generator) -> Estimated:
-    """Estimates of logits of accuracy above chance from scores of whole benchmarks.
+def from_scores(responses: Responses, chance: Floats, n_draws: int, rng: np.random.Generator) -> Estimated:
+    """Estimates of logits of accuracy above a floor (J,) from scores of whole benchmarks.
 
     The likelihood of a count of right answers is summarised by the moments it gives a wide normal; a score without
     trials is taken as it is.
     """
     items = responses.items
     dimensions = tuple(np.asarray(items["benchmark"], dtype=str).tolist())
-    chance = chance_of(items)
     s, d = responses.n_subjects, responses.n_items
     mean, variance = np.zeros((s, d)), np.full((s, d), CAVITY_SD**2 / LEAST_INFORMATION)
     rows, columns = responses.subject_index, responses.item_index

@@ -12,6 +12,7 @@ import xarray as xr
 
 from bayes_irsl import kernels
 from bayes_irsl.covariates import Layout
+from bayes_irsl.inference.staged import padded_rows
 from bayes_irsl.places import Places
 
 Array = Any
@@ -42,32 +43,41 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
     }
     with jax.enable_x64(True):
         fitted, new = place.points(d), where.points(place, d)
+        size = new[1].size
+        rows, new_rows = padded_rows(fitted[1].size), padded_rows(size)
         draws, mean, variances = _draw(
             jax.tree.map(jnp.asarray, hypers),
-            jnp.asarray(theta.swapaxes(1, 2).reshape(n, -1)),
-            jax.tree.map(jnp.asarray, fitted),
-            jax.tree.map(jnp.asarray, new),
+            rows.grow(theta.swapaxes(1, 2).reshape(n, -1).T).T,
+            jax.tree.map(rows.grow, fitted),
+            rows.mask,
+            jax.tree.map(new_rows.grow, new),
+            new_rows.mask,
             jax.random.split(jax.random.key(seed), n),
         )
-        parts = {name: np.asarray(value).reshape(shape) for name, value in variances.items()}
-        parts["trend"] = parts["trend"] + np.var(np.asarray(mean), axis=0).reshape(shape)
-        return np.asarray(draws).reshape(n, *shape), parts
+        parts = {name: np.asarray(value)[:size].reshape(shape) for name, value in variances.items()}
+        parts["trend"] = parts["trend"] + np.var(np.asarray(mean)[:, :size], axis=0).reshape(shape)
+        return np.asarray(draws)[:, :size].reshape(n, *shape), parts
 
 
 @jax.jit
-def _draw(hypers: dict[str, Array], theta: Array, fitted: Any, new: Any, keys: Array) -> tuple[Array, Array, Any]:
+def _draw(
+    hypers: dict[str, Array], theta: Array, fitted: Any, mask: Array, new: Any, new_mask: Array, keys: Array
+) -> tuple[Array, Array, Any]:
     (old, old_subject), (points, subject) = fitted, new
 
     def one(args: tuple[dict[str, Array], Array, Array]) -> tuple[Array, Array, dict[str, Array]]:
         h, ability, key = args
-        lower = jnp.linalg.cholesky(kernels.prior_covariance(h, old, old_subject))
+        lower = jnp.linalg.cholesky(kernels.masked(kernels.prior_covariance(h, old, old_subject), mask))
         between, within = kernels.parts(h, old, points), kernels.parts(h, points, points)
-        solved = {k: jax.scipy.linalg.solve_triangular(lower, v, lower=True) for k, v in between.items()}
+        solved = {
+            k: jax.scipy.linalg.solve_triangular(lower, mask[:, None] * v, lower=True) for k, v in between.items()
+        }
         total = sum(solved.values(), jnp.zeros(()))
-        residual = jax.scipy.linalg.solve_triangular(lower, ability - kernels.trend(h, old), lower=True)
+        apart = mask * (ability - kernels.trend(h, old))
+        residual = jax.scipy.linalg.solve_triangular(lower, apart, lower=True)
         mean = kernels.trend(h, points) + total.T @ residual
         own = kernels.own_covariance(h, points, subject)
-        covariance = kernels.covariance(h, points, points) + own - total.T @ total
+        covariance = kernels.masked(kernels.covariance(h, points, points) + own - total.T @ total, new_mask)
         # What rounding leaves of variances that are fully known must not be negative.
         floor = kernels.JITTER * jnp.diag(own)
         draw = mean + jnp.linalg.cholesky(covariance + jnp.diag(floor)) @ jax.random.normal(key, mean.shape)

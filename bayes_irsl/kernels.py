@@ -141,6 +141,11 @@ def prior_covariance(h: dict[str, Array], points: Points, subject: Array) -> Arr
     return covariance(h, points, points) + own_covariance(h, points, subject)
 
 
+def masked(covariance: Array, mask: Array) -> Array:
+    """Covariance (P, P) in which rows where ``mask`` (P,) is 0 are padding: unit variance, independent of all."""
+    return jnp.outer(mask, mask) * covariance + jnp.diag(1 - mask)
+
+
 def own_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
     """Covariance (P, P) of what every subject has for itself."""
     same = subject[:, None] == subject[None, :]

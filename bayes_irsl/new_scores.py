@@ -134,7 +134,7 @@ def item_draws(
         if rng is not None:
             raise InputError("population=True needs answers to items; these are scores of whole benchmarks")
         one = np.ones((1, len(kept)))
-        c = constant["item_chance"].to_numpy()[None, kept]
+        c = constant["item_floor"].to_numpy()[None, kept]
         return ItemDraws(labels, one, 0 * one, c, dimension, benchmark, benchmarks, trials, spread)
     a, b = posterior["a"].to_numpy()[:, kept], posterior["b"].to_numpy()[:, kept]
     c = posterior["c"].to_numpy()[:, kept] if "c" in posterior else np.zeros((1, len(kept)))

@@ -122,7 +122,7 @@ class AbilityTrajectory:
     ----------
     items
         The item response model of the answers. Not used where every benchmark is a single item, that is for scores
-        of whole benchmarks: the ability is then the logit of the accuracy above chance, and scores scatter around it
+        of whole benchmarks: the ability is then the logit of the accuracy, and scores scatter around it
         as counts of their trials do (or by ``sd_own`` alone where no trials are known).
     pool
         Subject column that names groups (family, recipe) with levels and slopes of their own, partially pooled.
@@ -132,6 +132,10 @@ class AbilityTrajectory:
     covariates
         "auto": parameters and tokens where all subjects with compute have them and both vary, otherwise compute.
         "compute", or ("params", "tokens"), to choose.
+    chance
+        Of scores of whole benchmarks. "ignore": the ability is the logit of the raw accuracy. "floor": of the accuracy
+        above the items' chance level. Near chance the second stretches noise into large differences of ability, and
+        on the sets of ``make bench NAME=forecast_forward`` it forecasts worse; far above chance they agree.
     residual
         "run": a level of every run and deviations that fade along it. "iid": every checkpoint by itself.
     priors
@@ -142,6 +146,7 @@ class AbilityTrajectory:
     pool: str | None = None
     run: str | None = "run"
     covariates: str | tuple[str, ...] = "auto"
+    chance: str = "ignore"
     residual: str = "run"
     priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
 
@@ -153,6 +158,7 @@ class AbilityTrajectory:
         if isinstance(self.covariates, list):
             object.__setattr__(self, "covariates", tuple(self.covariates))
         _one_of("covariates", self.covariates, ("auto", "compute", ("params", "tokens")))
+        _one_of("chance", self.chance, ("ignore", "floor"))
         _one_of("residual", self.residual, ("run", "iid"))
         for name in ("pool", "run"):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
@@ -161,7 +167,7 @@ class AbilityTrajectory:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "residual")},
+            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "chance", "residual")},
             "items": self.items.to_dict(),
             "priors": self.priors.to_dict(),
         }

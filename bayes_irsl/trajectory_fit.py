@@ -35,8 +35,9 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
     rng = np.random.default_rng([run.seed, 7])
     n = run.per_chain * run.chains
     if is_aggregate(responses):
-        estimated = from_scores(responses, n, rng)
-        posterior, constant, diagnostics = _score_items(responses), _score_facts(responses), {}
+        floor = chance_of(responses.items) if spec.chance == "floor" else np.zeros(responses.n_items)
+        estimated = from_scores(responses, floor, n, rng)
+        posterior, constant, diagnostics = _score_items(responses), _score_facts(responses, floor), {}
     else:
         items = Run(**{**run.__dict__, "method": "laplace"})
         _, tree = fit_items(spec.items, responses, items)
@@ -72,7 +73,9 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
         "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "device": jax.default_backend(),
         "data_hash": responses.data_hash,
-        "scale": "logit of accuracy above chance" if is_aggregate(responses) else "of the items' calibration",
+        "scale": f"logit of accuracy, chance level: {spec.chance}"
+        if is_aggregate(responses)
+        else "of the items' calibration",
         "diagnostics": diagnostics | {"diverging": int(stats["diverging"].sum())},
     }
     out.attrs = {name: json.dumps(value) for name, value in facts.items()}
@@ -159,13 +162,13 @@ def _score_items(responses: Responses) -> xr.Dataset:
     return xr.Dataset(coords={"item": np.asarray(responses.items.index, dtype=str)})
 
 
-def _score_facts(responses: Responses) -> xr.Dataset:
+def _score_facts(responses: Responses, floor: Floats) -> xr.Dataset:
     benchmark = np.asarray(responses.items["benchmark"], dtype=str)
     return xr.Dataset(
         {
             "item_benchmark": ("item", benchmark),
             "item_dimension": ("item", benchmark),
-            "item_chance": ("item", chance_of(responses.items)),
+            "item_floor": ("item", floor),
         },
         coords={"item": np.asarray(responses.items.index, dtype=str)},
     )

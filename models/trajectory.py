@@ -5,19 +5,17 @@ of independent abilities in :func:`bayes_irsl.models.item_response.item_response
 of :mod:`bayes_irsl.kernels`.
 """
 
-import jax.numpy as jnp
 import numpyro
+from bayes_irsl.models.item_response import hyper
 from numpyro import distributions as dist
 
 from bayes_irsl import kernels
-from bayes_irsl.models.item_response import hyper
 
 
 def trajectory(points, subject, mask, error, estimate=None, *, priors):
     """estimate ~ Normal(trend, covariance of abilities + error); rows where ``mask`` is 0 are padding."""
     h = hyperparameters(points, priors)
-    covariance = kernels.prior_covariance(h, points, subject) + error
-    covariance = jnp.outer(mask, mask) * covariance + jnp.diag(1 - mask)
+    covariance = kernels.masked(kernels.prior_covariance(h, points, subject) + error, mask)
     mean = mask * kernels.trend(h, points)
     numpyro.sample("estimate", dist.MultivariateNormal(mean, covariance_matrix=covariance), obs=estimate)
 
@@ -34,13 +32,28 @@ def abilities_over_compute(cells, _, *, points, subject, trend_priors):
 
 def hyperparameters(points, priors, level=True):
     """Level and slope of every dimension, shape of the trend, sizes and lengths of the deviations (units of slope)."""
-    n_coordinates, n_dimensions = points.coordinates.shape[1], points.n_dimensions
     h = {
-        "level": hyper("level", priors.level if level else 0.0, n_dimensions),
-        "slope": hyper("slope", priors.slope, n_dimensions),
-        "pull": hyper("pull", priors.pull if n_coordinates > 1 else 1.0, n_coordinates),
-        "bend": hyper("bend", priors.bend, n_coordinates),
+        name: hyper(name, prior, size)
+        for name, prior, size in hyperparameter_priors(points, priors)
+        if level or name != "level"
     }
+    h.setdefault("level", 0.0 * h["slope"])
+    n_dimensions = points.n_dimensions
+    if n_dimensions > 1:
+        tril = numpyro.sample("correlation_tril", dist.LKJCholesky(n_dimensions, priors.lkj))
+        h["correlation"] = numpyro.deterministic("correlation", tril @ tril.T)
+    return h
+
+
+def hyperparameter_priors(points, priors):
+    """(name, prior or number, size or None for one) of all hyperparameters but the correlation."""
+    n_coordinates = points.coordinates.shape[1]
+    found = [
+        ("level", priors.level, points.n_dimensions),
+        ("slope", priors.slope, points.n_dimensions),
+        ("pull", priors.pull if n_coordinates > 1 else 1.0, n_coordinates),
+        ("bend", priors.bend, n_coordinates),
+    ]
     names = ["sd_drift", "sd_own"]
     if n_coordinates > 1:
         names += ["length_drift", "sd_curve", "length_curve", "sd_product"]
@@ -48,8 +61,4 @@ def hyperparameters(points, priors, level=True):
         names += ["sd_group_level", "sd_group_slope"]
     if points.along_run:
         names += ["sd_run", "sd_residual", "length_residual"]
-    h |= {name: hyper(name, getattr(priors, name)) for name in names}
-    if n_dimensions > 1:
-        tril = numpyro.sample("correlation_tril", dist.LKJCholesky(n_dimensions, priors.lkj))
-        h["correlation"] = numpyro.deterministic("correlation", tril @ tril.T)
-    return h
+    return found + [(name, getattr(priors, name), None) for name in names]

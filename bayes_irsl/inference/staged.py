@@ -15,17 +15,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
+import numpy.typing as npt
+from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl import kernels
 from bayes_irsl.inference.chains import Settings, run_chains
 from bayes_irsl.kernels import Points
 from bayes_irsl.models import trajectory as models
-from bayes_irsl.priors import TrajectoryPriors
+from bayes_irsl.priors import Prior, TrajectoryPriors
 
 Array = Any
-# Rows are padded to a multiple of this, so that fits of nearly the same size share one compiled sampler.
-BUCKET = 32
+Floats = npt.NDArray[np.floating]
+
+BUCKET = 64
 
 
 @dataclass(frozen=True)
@@ -80,18 +82,26 @@ def staged(
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray]]:
     """Hyperparameters (n, ...) by name, abilities (n, P) and sampler statistics (chain, draw); n = chains * draws."""
     with jax.enable_x64(True):
-        data = _padded(estimates)
+        rows = padded_rows(estimates.mean.size)
+        data = (
+            jax.tree.map(rows.grow, estimates.points),
+            rows.grow(estimates.subject),
+            rows.mask,
+            rows.grow_square(estimates.error),
+            rows.grow(estimates.mean),
+        )
         potential = Potential(priors)
-        keys = jax.random.split(jax.random.key(seed), 3)
-        start = _start(potential, chains, keys[0], data)
-        size = sum(int(np.prod(v.shape[1:])) for v in jax.tree.leaves(start))
+        rng = np.random.default_rng([seed, 3])
+        start = _start(estimates, priors, chains, rng)
+        size = sum(int(np.prod(v.shape[1:])) for v in start.values())
+        key, other = jax.random.split(jax.random.key(seed))
         result = run_chains(
             potential,
             start,
             jnp.ones(size),
             data,
             Settings(warmup, target_accept, max_tree_depth, adapt_metric=True),
-            key=keys[1],
+            key=key,
             draws=draws,
             progress=progress,
             description="trajectory",
@@ -99,44 +109,56 @@ def staged(
         z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
         hypers = _sites(potential, z, data)
         n = chains * draws
-        first = jnp.asarray(np.resize(estimates.draws, (n, estimates.mean.size)))
-        theta = _conditional(hypers, _arrays(estimates), jax.random.split(keys[2], n), first)
-        return {k: np.asarray(v) for k, v in hypers.items()}, np.asarray(theta), result.stats
+        first = rows.grow(np.resize(estimates.draws, (n, estimates.mean.size)).T).T
+        theta = _conditional(hypers, data, jax.random.split(other, n), first)
+        return (
+            {k: np.asarray(v) for k, v in hypers.items()},
+            np.asarray(theta)[:, : estimates.mean.size],
+            result.stats,
+        )
 
 
-def _arrays(estimates: Estimates) -> tuple[Any, ...]:
-    points = jax.tree.map(jnp.asarray, estimates.points)
-    return points, *map(jnp.asarray, (estimates.subject, estimates.mean, estimates.error))
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a covariance padded to a round number, so that fits of nearly the same size share compiled code."""
+
+    size: int
+    padded: int
+
+    @property
+    def mask(self) -> Array:
+        """1.0 for real rows, 0.0 for padding."""
+        return jnp.asarray(np.arange(self.padded) < self.size, float)
+
+    def grow(self, values: Any) -> Array:
+        """Zeros after the first axis's values."""
+        values = np.asarray(values)
+        extra = np.zeros((self.padded - self.size, *values.shape[1:]), values.dtype)
+        return jnp.asarray(np.concatenate([values, extra]))
+
+    def grow_square(self, matrix: Floats) -> Array:
+        """Zeros around a matrix."""
+        return self.grow(np.asarray(self.grow(matrix.T)).T)
 
 
-def _padded(e: Estimates) -> tuple[Any, ...]:
-    """(points, subject, mask, error, estimate), rows padded with abilities of which nothing is said."""
-    p = e.mean.size
-    extra = -p % BUCKET
-
-    def grow(v: Any) -> Array:
-        return jnp.asarray(np.concatenate([v, np.zeros((extra, *np.shape(v)[1:]), np.asarray(v).dtype)]))
-
-    error = np.zeros((p + extra, p + extra))
-    error[:p, :p] = e.error
-    mask = np.arange(p + extra) < p
-    return jax.tree.map(grow, e.points), grow(e.subject), jnp.asarray(mask, float), jnp.asarray(error), grow(e.mean)
+def padded_rows(size: int) -> Rows:
+    """A multiple of :data:`BUCKET` that holds ``size`` rows."""
+    return Rows(size, -(-size // BUCKET) * BUCKET)
 
 
-def _start(potential: Potential, chains: int, key: Array, data: tuple[Any, ...]) -> dict[str, Array]:
-    """Starting points near the middle of the prior (uniform in (-1, 1) around it on the unconstrained scale)."""
-    from numpyro.infer import init_to_median
-
-    strategy = partial(init_to_median, num_samples=25)
-    info = initialize_model(key, potential.model, init_strategy=strategy, model_args=data)
-    centre = info.param_info.z
-    leaves, tree = jax.tree.flatten(centre)
-    keys = jax.random.split(key, len(leaves))
-    spread = [
-        leaf + 0.5 * jax.random.uniform(k, (chains, *leaf.shape), leaf.dtype, -1.0, 1.0)
-        for k, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(tree, spread)
+def _start(e: Estimates, priors: TrajectoryPriors, chains: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Unconstrained starting points (chain, ...) around the priors' centres, levels at the estimates' means."""
+    d = e.points.n_dimensions
+    out: dict[str, Array] = {}
+    for name, prior, size in models.hyperparameter_priors(e.points, priors):
+        if isinstance(prior, Prior):
+            centre: Any = np.full(() if size is None else (size,), prior.centre)
+            if name == "level":
+                centre = np.bincount(e.points.dimension, e.mean, d) / np.bincount(e.points.dimension, minlength=d)
+            out[name] = jnp.asarray(centre + rng.uniform(-0.5, 0.5, (chains, *np.shape(centre))))
+    if d > 1:
+        out["correlation_tril"] = jnp.asarray(rng.uniform(-0.5, 0.5, (chains, d * (d - 1) // 2)))
+    return out
 
 
 @partial(jax.jit, static_argnames=("potential",))
@@ -147,11 +169,11 @@ def _sites(potential: Potential, z: dict[str, Array], data: tuple[Any, ...]) -> 
 @jax.jit
 def _conditional(hypers: dict[str, Array], data: tuple[Any, ...], keys: Array, first: Array) -> Array:
     """Abilities given hyperparameters and the first stage's draws (Matheron's rule), (n, P)."""
-    points, subject, mean, error = data
+    points, subject, mask, error, mean = data
 
     def one(args: tuple[dict[str, Array], Array, Array]) -> Array:
         h, key, draw = args
-        covariance = kernels.prior_covariance(h, points, subject)
+        covariance = kernels.masked(kernels.prior_covariance(h, points, subject), mask)
         prior = kernels.trend(h, points) + jnp.linalg.cholesky(covariance) @ jax.random.normal(key, mean.shape)
         lower = jnp.linalg.cholesky(covariance + error)
         return prior + covariance @ jax.scipy.linalg.cho_solve((lower, True), draw - prior)

@@ -1,0 +1,202 @@
+"""Forecasts against what came: forward validation over compute, proper scores, coverage with clustered errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from bayes_irsl.baselines.scaling import LAWS, Law
+from bayes_irsl.errors import InputError
+from bayes_irsl.fitting import fit
+from bayes_irsl.forecasting import forecast
+from bayes_irsl.responses import Responses
+from bayes_irsl.score_table import score_table
+from bayes_irsl.spec import AbilityTrajectory
+
+Floats = npt.NDArray[np.floating]
+Transform = Callable[[Floats], Floats]
+
+LEVELS = (0.5, 0.9)
+# Least sd of the kernel under the log score: no forecast is asked to be exact beyond this.
+LEAST_BANDWIDTH = 1e-3
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """An arm of a comparison: a trajectory fitted to the training answers; ``settings`` are those of ``fit``."""
+
+    spec: AbilityTrajectory = field(default_factory=AbilityTrajectory)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, train: Responses, test: pd.DataFrame, seed: int) -> dict[str, Floats]:
+        """Draws (n, T) of measured accuracies of the test subjects, by benchmark."""
+        fitted = fit(self.spec, train, seed=seed, progress=False, **self.settings)
+        first = test.drop_duplicates("subject")
+        names = ("params", "tokens") if "params" in fitted.tree.posterior["covariate"].values else ("compute",)
+        where = {name: first[name].to_numpy(float) for name in names}
+        run = None
+        if self.spec.run in first and self.spec.run in train.subjects:
+            known = set(train.subjects[self.spec.run].dropna().astype(str))
+            run = [r if r in known else None for r in first[self.spec.run].astype(str)]
+        pools: list[Any] = [None]
+        if self.spec.pool is not None:
+            known = set(train.subjects[self.spec.pool].dropna().astype(str))
+            pools = [p if p in known else None for p in first[self.spec.pool].astype(str)]
+        wanted = list(dict.fromkeys(pools))
+        out = forecast(fitted, **where, run=run, pool=wanted if self.spec.pool else None, measured=True, seed=seed)
+        rows = np.array([wanted.index(p) for p in pools]) if self.spec.pool else np.zeros(len(first), int)
+        values = out["accuracy"].to_numpy()[:, rows, np.arange(len(first))]
+        subject = first["subject"].to_numpy()
+        draws: dict[str, Floats] = {}
+        for k, name in enumerate(out["benchmark"].to_numpy().astype(str)):
+            asked = test.loc[test["benchmark"] == name, "subject"].to_numpy()
+            draws[name] = values[:, [int(np.flatnonzero(subject == s)[0]) for s in asked], k]
+        return draws
+
+
+def forward_splits(responses: Responses, by: str = "params", least: int = 3) -> list[tuple[str, Responses, Responses]]:
+    """Cuts of a subject column: fit up to a value, forecast beyond it; ``least`` distinct values at least to fit.
+
+    Returns
+    -------
+    list of (name, answers to fit, answers to forecast)
+    """
+    if by not in responses.subjects.columns:
+        raise InputError(f"by={by!r}: no such subject column; there are {list(responses.subjects.columns)}")
+    values = responses.subjects[by].to_numpy()
+    known = pd.notna(values)
+    distinct = np.sort(np.unique(values[known]))
+    if len(distinct) <= least:
+        raise InputError(f"{len(distinct)} distinct values of {by!r}: expected more than least={least}")
+    out = []
+    for cut in distinct[least - 1 : -1]:
+        seen = known & (values <= cut)
+        out.append((f"{by} <= {cut:.3g}", responses.select(subjects=seen), responses.select(subjects=known & ~seen)))
+    return out
+
+
+def forward_validation(
+    splits: Sequence[tuple[str, Responses, Responses]],
+    arms: Mapping[str, Trajectory | Law] | None = None,
+    *,
+    cluster: str = "run",
+    transform: Transform | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Fit every arm to the training side of every split and score its forecasts of the other side.
+
+    Parameters
+    ----------
+    splits
+        From :func:`forward_splits`, or any (name, train, test).
+    arms
+        By name: :class:`Trajectory`, or a law of :mod:`bayes_irsl.baselines.scaling`. All of them by default; laws that
+        lack a covariate are left out.
+    cluster
+        Subject column that makes forecasts dependent (a training run).
+    transform
+        Of scores before they are scored, such as ``np.log10``; accuracy by default.
+
+    Returns
+    -------
+    DataFrame
+        One row a split, arm, subject and benchmark: observed, mean, crps, log_score, inside_50, inside_90, width_90,
+        error (of the mean), cluster.
+    """
+    arms = {"trajectory": Trajectory(), **LAWS} if arms is None else arms
+    rows: list[pd.DataFrame] = []
+    for name, train, test in splits:
+        seen, ahead = score_table(train), score_table(test)
+        for arm, method in arms.items():
+            try:
+                found = _predict(method, train, seen, ahead, draws, seed)
+            except InputError:
+                if isinstance(method, Trajectory):
+                    raise
+                continue
+            for benchmark, values in found.items():
+                part = ahead[ahead["benchmark"] == benchmark]
+                scores = score_draws(values, part["score"].to_numpy(float), transform)
+                unit = part[cluster] if cluster in part else part["subject"]
+                facts = {"split": name, "arm": arm, "benchmark": benchmark}
+                rows.append(
+                    pd.DataFrame({**facts, "subject": part["subject"].to_numpy(), "cluster": unit.to_numpy(), **scores})
+                )
+    return pd.concat(rows, ignore_index=True)
+
+
+def _predict(
+    method: Trajectory | Law, train: Responses, seen: pd.DataFrame, ahead: pd.DataFrame, draws: int, seed: int
+) -> dict[str, Floats]:
+    if isinstance(method, Trajectory):
+        return method(train, ahead, seed)
+    rng = np.random.default_rng([seed, 5])
+    names = [b for b in dict.fromkeys(ahead["benchmark"]) if (seen["benchmark"] == b).sum() >= 3]
+    return {b: method(seen[seen["benchmark"] == b], ahead[ahead["benchmark"] == b], rng, draws) for b in names}
+
+
+def score_draws(draws: Floats, observed: Floats, transform: Transform | None = None) -> dict[str, Floats]:
+    """Scores of predictive draws (n, T) against what was observed (T,): crps, log_score, coverage, width, error."""
+    if transform is not None:
+        draws, observed = transform(draws), transform(observed)
+    out: dict[str, Floats] = {
+        "observed": observed,
+        "mean": draws.mean(0),
+        "crps": crps(draws, observed),
+        "log_score": log_score(draws, observed),
+    }
+    for mass in LEVELS:
+        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        out[f"inside_{round(100 * mass)}"] = ((observed >= low) & (observed <= high)).astype(float)
+        out[f"width_{round(100 * mass)}"] = high - low
+    out["error"] = np.abs(out["mean"] - observed)
+    return out
+
+
+def crps(draws: Floats, observed: Floats) -> Floats:
+    """Continuous ranked probability score (T,) of draws (n, T): E|X - y| - E|X - X'| / 2, from all pairs.
+
+    Gneiting and Raftery 2007, equation 20; lower is better, in units of the score.
+    """
+    ordered = np.sort(draws, 0)
+    n = len(draws)
+    weight = (2 * np.arange(1, n + 1) - n - 1) / n**2
+    return np.abs(draws - observed).mean(0) - weight @ ordered
+
+
+def log_score(draws: Floats, observed: Floats) -> Floats:
+    """Log density (T,) of a Gaussian kernel estimate of draws (n, T), Silverman's bandwidth; higher is better."""
+    n = len(draws)
+    quartiles = np.quantile(draws, [0.25, 0.75], axis=0)
+    spread = np.minimum(draws.std(0), (quartiles[1] - quartiles[0]) / 1.34)
+    width = np.maximum(0.9 * spread * n**-0.2, LEAST_BANDWIDTH)
+    z = (draws - observed) / width
+    top = (-0.5 * z**2).max(0)
+    return top + np.log(np.exp(-0.5 * z**2 - top).mean(0)) - np.log(width * np.sqrt(2 * np.pi))
+
+
+def summarise(table: pd.DataFrame, by: Sequence[str] = ("arm",)) -> pd.DataFrame:
+    """Means of the scores by arm, with the number of clusters and clustered standard errors (``_se``)."""
+    rows = []
+    for key, part in table.groupby(list(by), sort=False):
+        row: dict[str, Any] = dict(zip(by, key, strict=True))
+        row |= {"forecasts": len(part), "clusters": part["cluster"].nunique()}
+        for name in ("crps", "log_score", "inside_50", "inside_90", "width_90", "error"):
+            row[name] = part[name].mean()
+            row[f"{name}_se"] = clustered_error(part[name].to_numpy(float), part["cluster"].to_numpy())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def clustered_error(values: Floats, cluster: npt.NDArray[Any]) -> float:
+    """Standard error of a mean whose values are dependent within clusters; NaN for a single cluster."""
+    codes, names = pd.factorize(cluster)
+    sums = np.bincount(codes, values - values.mean(), len(names))
+    g = len(names)
+    return float(np.sqrt(np.sum(sums**2) * g / (g - 1)) / len(values)) if g > 1 else float("nan")
