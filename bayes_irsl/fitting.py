@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # By kind of model, the first being the default.
 METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged",)}
 
-SPECS = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
+SPECS: dict[str, Any] = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ def forecast(
     Returns
     -------
     Dataset
-        ``kind`` with dims (draw, pool, compute, benchmark or dimension or item), its ``_mean``, ``_lower``, ``_upper``,
-        and where it is an accuracy ``variance_share`` (part, ...): how much of the variance comes from the trend, the
+        "accuracy", "ability" or (of items) "probability", with dims (draw, pool, compute, and benchmark, dimension or
+        item), its ``_mean``, ``_lower``, ``_upper``, and where it is an accuracy ``variance_share`` (part, ...): how much of the variance comes from the trend, the
         group, the run and subject itself, the items, and measuring. ``beyond`` (compute): decades outside the fitted
         range, 0 inside.
 
@@ -123,13 +123,14 @@ def forecast(
         coords["part"] = list(PARTS)
     coords[last] = list(labels)
     dims = ("draw", "pool", "compute", last)
+    name = "probability" if kind == "item" else kind
     tails = [(1 - mass) / 2, (1 + mass) / 2]
     lower, upper = np.quantile(values, tails, axis=0)
     variables |= {
-        kind: (dims, values),
-        f"{kind}_mean": (dims[1:], values.mean(0)),
-        f"{kind}_lower": (dims[1:], lower),
-        f"{kind}_upper": (dims[1:], upper),
+        name: (dims, values),
+        f"{name}_mean": (dims[1:], values.mean(0)),
+        f"{name}_lower": (dims[1:], lower),
+        f"{name}_upper": (dims[1:], upper),
         "beyond": ("compute", where.beyond),
     }
     out = xr.Dataset(variables, coords)

@@ -102,7 +102,8 @@ def olmo_ladder(data: Path) -> Set:
     for task, part in last.groupby("task"):
         part = part.assign(
             subject=part["size"] + "/" + part["chinchilla_mult"].astype(str) + "xC",
-            params=part["size"].map(LADDER_SIZES), tokens=part["total_tokens"].astype(float), score=part["value"].astype(float),
+            params=part["size"].map(LADDER_SIZES), tokens=part["total_tokens"].astype(float),
+            score=part["value"].astype(float),
         )  # fmt: skip
         part = part.assign(compute=6 * part["params"] * part["tokens"], run=part["subject"])
         series.append((str(task), forward_splits(scores(part, str(task), ["run", "params", "tokens", "compute"]))))

@@ -1,8 +1,8 @@
-"""Simulation-based calibration of the trajectory stage: several runs with several checkpoints, estimates with errors."""
+"""Simulation-based calibration of the trajectory stage: runs with several checkpoints, estimates with errors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -36,7 +36,7 @@ class TrajectoryTarget:
         Fit residuals as if every checkpoint stood by itself: a negative control.
     """
 
-    priors: TrajectoryPriors = TrajectoryPriors()
+    priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
     n_runs: int = 5
     n_checkpoints: int = 5
     n_dimensions: int = 1
