@@ -187,7 +187,7 @@ def summarise(table: pd.DataFrame, by: Sequence[str] = ("arm",)) -> pd.DataFrame
     for key, part in table.groupby(list(by), sort=False):
         row: dict[str, Any] = dict(zip(by, key, strict=True))
         row |= {"forecasts": len(part), "clusters": part["cluster"].nunique()}
-        for name in ("crps", "log_score", "inside_50", "inside_90", "width_90", "error"):
+        for name in ("crps", "log_score", "inside_50", "inside_90", "width_50", "width_90", "error"):
             row[name] = part[name].mean()
             row[f"{name}_se"] = clustered_error(part[name].to_numpy(float), part["cluster"].to_numpy())
         rows.append(row)

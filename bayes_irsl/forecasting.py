@@ -72,9 +72,9 @@ def forecast(
     -------
     Dataset
         "accuracy", "ability" or (of items) "probability", with dims (draw, pool, compute, and benchmark, dimension or
-        item), its ``_mean``, ``_lower``, ``_upper``, and where it is an accuracy ``variance_share`` (part, ...): how much of the variance comes from the trend, the
-        group, the run and subject itself, the items, and measuring. ``beyond`` (compute): decades outside the fitted
-        range, 0 inside.
+        item); its ``_mean``, ``_lower``, ``_upper``; for accuracies ``variance_share`` (part, ...): how much of the
+        variance comes from the trend, the group, the run and subject itself, the items, and measuring; and ``beyond``
+        (compute): decades outside the fitted range, 0 inside.
 
     Raises
     ------

@@ -23,7 +23,7 @@ ORDER = (
     ("anchoring", "item_fit", "trajectory_fit", "fitting"),
     ("bank", "_bank_file", "_bank_fit", "linking", "grids", "quadrature", "benchmark_scores", "scoring"),
     ("places", "extrapolate", "new_scores"),
-    ("forecasting", "score_table", "adaptive", "evaluation", "diagnostics", "baselines"),
+    ("forecasting", "score_table", "decisions", "adaptive", "evaluation", "diagnostics", "baselines"),
     ("plots",),
     ("report",),
     ("cli", "demo", "__main__", ""),

@@ -1,0 +1,180 @@
+"""From forecasts and answers to choices: which is better, how sure, and what a wrong choice costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bayes_irsl.covariates import layout
+from bayes_irsl.errors import InputError
+from bayes_irsl.evaluation import clustered_error
+from bayes_irsl.forecasting import forecast
+from bayes_irsl.responses import Responses
+
+if TYPE_CHECKING:
+    from bayes_irsl.fitting import Fit
+
+Floats = npt.NDArray[np.floating]
+
+
+def prob_better(fit: Fit, a: str, b: str, *, mass: float = 0.9, **place: Any) -> xr.Dataset:
+    """Probability that group ``a`` scores higher than group ``b`` at the same place.
+
+    Parameters
+    ----------
+    fit
+        Of an :class:`AbilityTrajectory` with ``pool=``.
+    a, b
+        Groups (families, recipes) of the fit.
+    mass
+        Of the equal-tailed interval of the difference.
+    **place
+        compute, or params and tokens, benchmark, population, seed: as in :func:`bayes_irsl.forecast`.
+
+    Returns
+    -------
+    Dataset
+        probability, difference_mean, difference_lower, difference_upper (accuracy of a minus that of b), each with dims
+        (compute, benchmark). Both are forecast in the same draws, so what they share cancels.
+    """
+    accuracy = forecast(fit, pool=[a, b], **place)["accuracy"]
+    difference = accuracy.isel(pool=0, drop=True) - accuracy.isel(pool=1, drop=True)
+    low, high = (difference.quantile(q, "draw").drop_vars("quantile") for q in ((1 - mass) / 2, (1 + mass) / 2))
+    out = xr.Dataset(
+        {
+            "probability": (difference > 0).mean("draw") + 0.5 * (difference == 0).mean("draw"),
+            "difference_mean": difference.mean("draw"),
+            "difference_lower": low,
+            "difference_upper": high,
+        }
+    )
+    out.attrs = {"a": a, "b": b, "interval": "equal-tailed", "mass": mass}
+    return out
+
+
+def rank_probabilities(fit: Fit, pools: Sequence[str] | None = None, **place: Any) -> xr.DataArray:
+    """Probability (pool, rank, compute, benchmark) that each group takes each rank; 1 is the best.
+
+    ``pools`` are all groups of the fit by default; ``**place`` as in :func:`bayes_irsl.forecast`.
+    """
+    names = _pools(fit, pools)
+    accuracy = forecast(fit, pool=names, **place)["accuracy"]
+    values = accuracy.transpose("draw", "compute", "benchmark", "pool").to_numpy()
+    rank = len(names) - values.argsort(-1).argsort(-1)
+    share = np.stack([(rank == r).mean(0) for r in range(1, len(names) + 1)])
+    coords = {
+        "pool": names,
+        "rank": np.arange(1, len(names) + 1),
+        "compute": accuracy["compute"].to_numpy(),
+        "benchmark": accuracy["benchmark"].to_numpy(),
+    }
+    return xr.DataArray(np.moveaxis(share, -1, 0), coords, ("pool", "rank", "compute", "benchmark"), "probability")
+
+
+def expected_regret(fit: Fit, pools: Sequence[str] | None = None, **place: Any) -> xr.Dataset:
+    """What choosing a group now is expected to cost: E[best accuracy] - E[accuracy of the choice].
+
+    Returns
+    -------
+    Dataset
+        regret (pool, compute, benchmark) of every choice, and ``choice`` (compute, benchmark), the group of least
+        regret. Its regret is what perfect knowledge would be worth; where it is small, more evaluation is not.
+    """
+    accuracy = forecast(fit, pool=_pools(fit, pools), **place)["accuracy"]
+    regret = (accuracy.max("pool") - accuracy).mean("draw")
+    choice = accuracy["pool"].to_numpy()[regret.argmin("pool").to_numpy()]
+    dims = tuple(d for d in regret.dims if d != "pool")
+    return xr.Dataset({"regret": regret, "choice": (dims, choice)})
+
+
+def compare_subjects(
+    responses: Responses, a: str, b: str, *, cluster: str | None = None, mass: float = 0.9, power: float = 0.8
+) -> pd.Series:
+    """Paired comparison of two subjects on the questions that both answered.
+
+    difference = mean over items of (answer of a - answer of b); its standard error is that of paired differences,
+    clustered by an item column where questions come in groups (Miller 2024, "Adding error bars to evals").
+
+    Parameters
+    ----------
+    a, b
+        Subjects.
+    cluster
+        Item column whose values are dependent questions (a passage, a source).
+    mass, power
+        Of the interval, and of the smallest detectable difference.
+
+    Returns
+    -------
+    Series
+        items, clusters, difference, se, lower, upper, p (two-sided, difference 0), smallest_difference: what would be
+        found significant at level 1 - mass with probability ``power`` with as many such questions.
+    """
+    table = _frame(responses)
+    wide = table[table["subject"].isin([a, b])].pivot(index="item", columns="subject", values="rate")
+    for name in (a, b):
+        if name not in wide:
+            raise InputError(f"subject {name!r} has no answers; there are {list(responses.subjects.index[:10])} ...")
+    both = wide.dropna()
+    if len(both) < 2:
+        raise InputError(f"{a!r} and {b!r} have {len(both)} questions in common: a comparison needs two or more")
+    difference = (both[a] - both[b]).to_numpy(float)
+    if cluster is not None and cluster not in responses.items:
+        raise InputError(f"cluster={cluster!r}: no such item column; there are {list(responses.items.columns)}")
+    unit = both.index.to_numpy() if cluster is None else responses.items.loc[both.index, cluster].to_numpy()
+    codes, names = pd.factorize(unit)
+    g = len(names)
+    if g < 2:
+        raise InputError(f"all questions in common are of one {cluster}: a clustered error needs two or more")
+    se = clustered_error(difference, codes)
+    t = stats.t.ppf((1 + mass) / 2, g - 1)
+    mean = float(difference.mean())
+    p = float(2 * stats.t.sf(abs(mean) / se, g - 1)) if se > 0 else float(mean == 0)
+    return pd.Series(
+        {
+            "items": len(difference),
+            "clusters": g,
+            "difference": mean,
+            "se": se,
+            "lower": mean - t * se,
+            "upper": mean + t * se,
+            "p": p,
+            "smallest_difference": float(se * (t + stats.t.ppf(power, g - 1))),
+        },
+        name=f"{a} - {b}",
+    )
+
+
+def decision_accuracy(predicted: ArrayLike, observed: ArrayLike) -> float:
+    """Share of pairs that predictions (n,) order as the observations (n,) do; a tie on either side counts half."""
+    x, y = np.asarray(predicted, float), np.asarray(observed, float)
+    if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
+        raise InputError(f"predicted {x.shape} and observed {y.shape}: expected two arrays of one length, 2 or more")
+    pairs = np.array(list(combinations(range(len(x)), 2)))
+    product = np.sign(x[pairs[:, 0]] - x[pairs[:, 1]]) * np.sign(y[pairs[:, 0]] - y[pairs[:, 1]])
+    return float(np.mean((product + 1) / 2))
+
+
+def _pools(fit: Fit, pools: Sequence[str] | None) -> list[str]:
+    place = layout(fit.spec, fit.responses.subjects)
+    if not place.grouped:
+        raise InputError("this fit has no groups to choose among; fit AbilityTrajectory(pool='family')")
+    return list(place.groups) if pools is None else list(pools)
+
+
+def _frame(responses: Responses) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "subject": np.asarray(responses.subjects.index, dtype=str)[responses.subject_index],
+            "item": np.asarray(responses.items.index)[responses.item_index],
+            "rate": np.asarray(responses.rate, float),
+        }
+    )
