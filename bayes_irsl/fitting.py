@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bayes_irsl.report import Report
 
 # By kind of model, the first being the default.
-METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged",)}
+METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged", "nuts")}
 
 SPECS: dict[str, Any] = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
 
@@ -121,7 +121,8 @@ def fit(
         skewed), "nuts" (the reference: started, preconditioned and partly centred by Laplace, chains run together on
         one device), "svi" (a Gaussian guide in the coordinates of the Laplace approximation, trained until it stops
         improving). Of an AbilityTrajectory: "staged" (items by Laplace, then the trajectory of the abilities by NUTS,
-        with the abilities' uncertainty and their dependence on the items carried along).
+        with the abilities' uncertainty and their dependence on the items carried along), "nuts" (items and trajectory
+        in one posterior; minutes, for up to a few ten thousand answers).
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and

@@ -9,7 +9,7 @@ import xarray as xr
 from tqdm.auto import tqdm
 
 from bayes_irsl.anchoring import anchored
-from bayes_irsl.cells import problem
+from bayes_irsl.cells import Problem, problem
 from bayes_irsl.inference.laplace import MAX_ITERATIONS, LaplaceFit, laplace
 from bayes_irsl.inference.laplace_draws import laplace_draws
 from bayes_irsl.inference.scale import RawDraws
@@ -52,11 +52,9 @@ def fit_items(
     task = problem(spec, responses)
     if anchor is not None:
         task = anchored(task, anchor)
-    approximation = _laplace_with_bar(task, run.progress)
     total = run.per_chain * run.chains
-    drawn = laplace_draws(task, approximation, total if run.method == "laplace" else max(400, run.chains), run.seed)
+    approximation, raw, drawn = approximate(task, run, total if run.method == "laplace" else max(400, run.chains))
     s = approximation.structure
-    raw = RawDraws.from_vectors(s, drawn["theta"], drawn["h"], drawn["x"])
     diagnostics = dict(approximation.diagnostics)
     guide = None
     if run.method == "laplace":
@@ -95,6 +93,13 @@ def fit_items(
     if guide is not None:
         tree["guide"] = xr.DataTree(xr.Dataset({k: ("coordinate", v) for k, v in guide._asdict().items()}))
     return task.spec, tree
+
+
+def approximate(task: Problem, run: Run, draws: int) -> tuple[LaplaceFit, RawDraws, dict[str, Any]]:
+    """Laplace's approximation and draws of it, on the scale of fitting and as they come."""
+    approximation = _laplace_with_bar(task, run.progress)
+    drawn = laplace_draws(task, approximation, draws, run.seed)
+    return approximation, RawDraws.from_vectors(approximation.structure, drawn["theta"], drawn["h"], drawn["x"]), drawn
 
 
 def _laplace_with_bar(task: Any, show: bool) -> LaplaceFit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -13,11 +14,13 @@ import numpy.typing as npt
 import xarray as xr
 
 from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_scores, is_aggregate
+from bayes_irsl.cells import problem
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
+from bayes_irsl.inference.nuts import sampler_stats
 from bayes_irsl.inference.staged import Estimates, staged
-from bayes_irsl.inference.tree import PACKAGES
-from bayes_irsl.item_fit import Run, fit_items
+from bayes_irsl.inference.tree import PACKAGES, build_tree
+from bayes_irsl.item_fit import Run, approximate, fit_items
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import AbilityTrajectory
 
@@ -26,44 +29,30 @@ Floats = npt.NDArray[np.floating]
 # Rows of the dense covariance that the trajectory stage factors at every step.
 MOST_ROWS = 1500
 # Which coordinate each hyperparameter runs over.
-DIMS = {"level": "dimension", "slope": "dimension", "pull": "covariate", "bend": "covariate"}
+DIMS: dict[str, tuple[str, ...]] = {
+    "level": ("dimension",),
+    "slope": ("dimension",),
+    "pull": ("covariate",),
+    "bend": ("covariate",),
+    "correlation": ("dimension", "other_dimension"),
+}
 
 
 def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> xr.DataTree:
     """The posterior of abilities, items and trajectory as one tree."""
     place = layout(spec, responses.subjects)
-    rng = np.random.default_rng([run.seed, 7])
-    n = run.per_chain * run.chains
-    if is_aggregate(responses):
-        floor = chance_of(responses.items) if spec.chance == "floor" else np.zeros(responses.n_items)
-        estimated = from_scores(responses, floor, n, rng)
-        posterior, constant, diagnostics = _score_items(responses), _score_facts(responses, floor), {}
+    if run.method == "nuts":
+        posterior, constant, stats, diagnostics = _jointly(spec, responses, place, run)
     else:
-        items = Run(**{**run.__dict__, "method": "laplace"})
-        _, tree = fit_items(spec.items, responses, items)
-        estimated = _from_items(tree)
-        posterior, constant = tree.posterior.to_dataset(), tree["constant_data"].to_dataset()
-        diagnostics = {f"items_{k}": v for k, v in json.loads(tree.attrs["diagnostics"]).items()}
-    estimates = _at_points(estimated, place)
-    hypers, theta, stats = staged(
-        estimates,
-        spec.priors,
-        seed=run.seed,
-        chains=run.chains,
-        draws=run.per_chain,
-        warmup=run.warmup,
-        target_accept=run.target_accept,
-        max_tree_depth=run.max_tree_depth,
-        progress=run.progress,
-    )
+        posterior, constant, stats, diagnostics = _in_stages(spec, responses, place, run)
+    coords = {"chain": np.arange(run.chains), "draw": np.arange(posterior.sizes["draw"])}
+    reference = ("covariate", 10.0**place.reference, {"long_name": "covariates at which levels are stated"})
     out = xr.DataTree.from_dict(
         {
-            "posterior": _posterior(posterior, responses, estimated, place, hypers, theta, run),
-            "sample_stats": _stats(stats, run),
+            "posterior": posterior,
+            "sample_stats": xr.Dataset({k: (("chain", "draw"), v) for k, v in stats.items()}, coords),
             "observed_data": responses.to_xarray(),
-            "constant_data": constant.assign(
-                reference=("covariate", 10.0**place.reference, {"long_name": "covariates at which levels are stated"}),
-            ).assign_coords(covariate=list(place.covariates)),
+            "constant_data": constant.assign(reference=reference).assign_coords(covariate=list(place.covariates)),
         }
     )
     facts = {
@@ -80,6 +69,65 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
     }
     out.attrs = {name: json.dumps(value) for name, value in facts.items()}
     return out
+
+
+Parts = tuple[xr.Dataset, xr.Dataset, dict[str, np.ndarray], dict[str, Any]]
+
+
+def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run) -> Parts:
+    """Items by Laplace (or scores as they are), then the trajectory of the abilities."""
+    if is_aggregate(responses):
+        rng = np.random.default_rng([run.seed, 7])
+        floor = chance_of(responses.items) if spec.chance == "floor" else np.zeros(responses.n_items)
+        estimated = from_scores(responses, floor, run.per_chain * run.chains, rng)
+        posterior, constant = _score_items(responses), _score_facts(responses, floor)
+        diagnostics: dict[str, Any] = {}
+    else:
+        _, tree = fit_items(spec.items, responses, replace(run, method="laplace"))
+        estimated = _from_items(tree)
+        posterior, constant = tree.posterior.to_dataset(), tree["constant_data"].to_dataset()
+        diagnostics = {f"items_{k}": v for k, v in json.loads(tree.attrs["diagnostics"]).items()}
+    hypers, theta, stats = staged(_at_points(estimated, place), spec.priors, draws=run.per_chain, **_sampler(run))
+    d = len(estimated.dimensions)
+    everyone = estimated.draws.copy()
+    everyone[:, place.used] = theta.reshape(len(theta), d, -1).swapaxes(1, 2)
+    if "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses):
+        everyone = everyone[..., 0]
+    posterior = _with_trajectory(posterior, responses, estimated.dimensions, place, hypers, run.chains, everyone)
+    return posterior, constant, sampler_stats(stats), diagnostics
+
+
+def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run) -> Parts:
+    """Items and trajectory in one posterior, started from the two stages."""
+    if is_aggregate(responses):
+        raise InputError('scores of whole benchmarks have no items to fit jointly: use method="staged"')
+    task = problem(spec.items, responses)
+    if not np.array_equal(task.kept_subjects, place.used):
+        raise InputError(
+            f"{len(place.used)} of {task.n_subjects} subjects with answers have {' and '.join(place.covariates)}: a "
+            'joint fit needs it of all of them; use method="staged", where the others inform the items only'
+        )
+    from bayes_irsl.inference.joint import joint
+
+    approximation, raw, _ = approximate(task, run, max(400, run.chains))
+    s = approximation.structure
+    begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
+    estimates = _at_points(_from_items(begun), place)
+    hypers, _, _ = staged(estimates, spec.priors, draws=100, **_sampler(run))
+    raw, hypers, stats = joint(
+        task, s, raw, estimates.points, estimates.subject, hypers, spec.priors, draws=run.draws, **_sampler(run)
+    )
+    tree = build_tree(task, s, raw, stats, chains=run.chains, method="nuts", seed=run.seed, diagnostics={})
+    posterior = tree.posterior.to_dataset()
+    dimensions = task.dimensions if len(task.dimensions) > 1 else ("ability",)
+    found = _with_trajectory(posterior, responses, dimensions, place, hypers, run.chains)
+    diagnostics = {f"items_{k}": v for k, v in approximation.diagnostics.items()}
+    return found, tree["constant_data"].to_dataset(), stats, diagnostics
+
+
+def _sampler(run: Run) -> dict[str, Any]:
+    names = ("seed", "chains", "warmup", "target_accept", "max_tree_depth", "progress")
+    return {name: getattr(run, name) for name in names}
 
 
 def _from_items(tree: xr.DataTree) -> Estimated:
@@ -114,47 +162,36 @@ def _at_points(estimated: Estimated, place: Layout) -> Estimates:
     )
 
 
-def _posterior(
+def _with_trajectory(
     items: xr.Dataset,
     responses: Responses,
-    estimated: Estimated,
+    dimensions: tuple[str, ...],
     place: Layout,
     hypers: dict[str, Floats],
-    theta: Floats,
-    run: Run,
+    chains: int,
+    theta: Floats | None = None,
 ) -> xr.Dataset:
-    """Item draws as the first stage left them, abilities after the second, and the hyperparameters."""
-    d, shape = len(estimated.dimensions), (run.chains, run.per_chain)
-    everyone = estimated.draws.copy()
-    everyone[:, place.used] = theta.reshape(len(theta), d, -1).swapaxes(1, 2)
-    variables: dict[str, Any] = {}
-    dims: tuple[str, ...] = ("chain", "draw", "subject", "dimension")
-    if "dimension" not in items.get("theta", xr.DataArray()).dims and not is_aggregate(responses):
-        everyone, dims = everyone[..., 0], dims[:3]
-    variables["theta"] = (dims, everyone.reshape(*shape, *everyone.shape[1:]).astype(np.float32))
-    for name, value in hypers.items():
-        value = value.reshape(*shape, *value.shape[1:])
-        if name == "correlation":
-            variables[name] = (("chain", "draw", "dimension", "other_dimension"), value)
-        elif name in DIMS:
-            variables[name] = (("chain", "draw", DIMS[name]), value)
-        elif value.ndim == 2:
-            variables[name] = (("chain", "draw"), value)
+    """Item draws as they are, abilities (n, S, ...) where they are new ones, and the trajectory's hyperparameters."""
     coords = {
-        "chain": np.arange(run.chains),
-        "draw": np.arange(run.per_chain),
+        "chain": np.arange(chains),
+        "draw": np.arange(len(hypers["slope"]) // chains),
         "subject": np.asarray(responses.subjects.index, dtype=str),
-        "dimension": list(estimated.dimensions),
-        "other_dimension": list(estimated.dimensions),
+        "dimension": list(dimensions),
+        "other_dimension": list(dimensions),
         "covariate": list(place.covariates),
     }
-    kept = items.drop_vars([name for name in ("theta", "correlation", "sd_theta") if name in items])
+    named = {name: (DIMS.get(name, ()), value) for name, value in hypers.items() if name != "correlation_tril"}
+    if theta is not None:
+        named["theta"] = (("subject", "dimension")[: theta.ndim - 1], theta.astype(np.float32))
+    variables = {
+        name: (("chain", "draw", *dims), value.reshape(chains, -1, *value.shape[1:]))
+        for name, (dims, value) in named.items()
+    }
     used = {dim for dims, _ in variables.values() for dim in dims}
-    return (
-        kept.drop_vars([c for c in coords if c in kept.coords and c in used])
-        .assign(variables)
-        .assign_coords({name: value for name, value in coords.items() if name in used})
-    )
+    replaced = [name for name in (*variables, "correlation", "sd_theta") if name in items]
+    kept = items.drop_vars(replaced)
+    kept = kept.drop_vars([name for name in coords if name in kept.coords and name in used])
+    return kept.assign(variables).assign_coords({name: coords[name] for name in coords if name in used})
 
 
 def _score_items(responses: Responses) -> xr.Dataset:
@@ -172,16 +209,3 @@ def _score_facts(responses: Responses, floor: Floats) -> xr.Dataset:
         },
         coords={"item": np.asarray(responses.items.index, dtype=str)},
     )
-
-
-def _stats(stats: dict[str, np.ndarray], run: Run) -> xr.Dataset:
-    named = {
-        "lp": -stats["potential_energy"],
-        "diverging": stats["diverging"],
-        "n_steps": stats["num_steps"],
-        "acceptance_rate": stats["accept_prob"],
-        "energy": stats["energy"],
-        "step_size": stats["step_size"],
-    }
-    coords = {"chain": np.arange(run.chains), "draw": np.arange(run.per_chain)}
-    return xr.Dataset({k: (("chain", "draw"), v) for k, v in named.items()}, coords)

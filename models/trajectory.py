@@ -5,9 +5,11 @@ of independent abilities in :func:`bayes_irsl.models.item_response.item_response
 of :mod:`bayes_irsl.kernels`.
 """
 
+import numpy as np
 import numpyro
 from bayes_irsl.models.item_response import hyper
 from numpyro import distributions as dist
+from scipy.linalg import helmert
 
 from bayes_irsl import kernels
 
@@ -21,13 +23,23 @@ def trajectory(points, subject, mask, error, estimate=None, *, priors):
 
 
 def abilities_over_compute(cells, _, *, points, subject, trend_priors):
-    """theta (S,) or (S, D) ~ Normal(trend, covariance), taken from their mean: the scale of the items is theirs."""
+    """theta (S,) or (S, D) = deviations from their means of abilities ~ Normal(trend, covariance).
+
+    The means are integrated out: deviations have coordinates z = Q' ability, with Q an orthonormal basis of what sums
+    to zero over subjects, dimension by dimension.
+    """
     h = hyperparameters(points, trend_priors, level=False)
-    covariance = kernels.prior_covariance(h, points, subject)
-    free = numpyro.sample("ability", dist.MultivariateNormal(kernels.trend(h, points), covariance_matrix=covariance))
-    table = free.reshape(points.n_dimensions, cells.n_subjects).T
-    theta = numpyro.deterministic("theta", table - table.mean(0))
-    return theta[:, 0] if points.n_dimensions == 1 else theta
+    basis = zero_sum_basis(cells.n_subjects, points.n_dimensions)
+    covariance = basis.T @ kernels.prior_covariance(h, points, subject) @ basis
+    mean = basis.T @ kernels.trend(h, points)
+    free = numpyro.sample("ability_free", dist.MultivariateNormal(mean, covariance_matrix=covariance))
+    table = (basis @ free).reshape(points.n_dimensions, cells.n_subjects)
+    return numpyro.deterministic("theta", table[0] if points.n_dimensions == 1 else table.T)
+
+
+def zero_sum_basis(n_subjects, n_dimensions):
+    """Orthonormal columns (D S, D (S - 1)): vectors that sum to zero over subjects in every dimension."""
+    return np.kron(np.eye(n_dimensions), helmert(n_subjects).T).astype(np.float32)
 
 
 def hyperparameters(points, priors, level=True):

@@ -204,17 +204,26 @@ def test_forecasts_refuse_what_they_do_not_know(fitted):
         bi.forecast(fitted, params=1e10, tokens=1e11, kind="score")
     with pytest.raises(InputError, match="population=True needs answers to items"):
         bi.forecast(fitted, params=1e10, tokens=1e11, population=True)
-    with pytest.raises(InputError, match=r"expected one of .'staged'. for an AbilityTrajectory"):
+    with pytest.raises(InputError, match=r"expected one of .'staged', 'nuts'. for an AbilityTrajectory"):
         bi.fit(bi.AbilityTrajectory(), scores(), method="svi")
+
+
+ITEM_RNG = np.random.default_rng(3)
+ITEM_B, ITEM_A = ITEM_RNG.normal(0, 0.7, 30), np.exp(0.2 * ITEM_RNG.normal(size=30))
+
+
+def item_answers():
+    """16 checkpoints, 30 questions of 20 trials."""
+    table = facts()
+    p = expit(ITEM_A * (ability(table).to_numpy()[:, None] - ITEM_B))
+    counts = np.random.default_rng(3).binomial(20, p)
+    answers = pd.DataFrame(counts, index=table.index, columns=[f"q{j}" for j in range(30)])
+    return bi.Responses.from_wide(answers, trials=20, subjects=table)
 
 
 def test_items_carry_through_to_accuracies():
     """Answers to items: accuracy of the given items, of single items, and of new items of the kind."""
-    table, rng = facts(), np.random.default_rng(3)
-    b, a = rng.normal(0, 0.7, 30), np.exp(0.2 * rng.normal(size=30))
-    p = expit(a * (ability(table).to_numpy()[:, None] - b))
-    answers = pd.DataFrame(rng.binomial(20, p), index=table.index, columns=[f"q{j}" for j in range(30)])
-    responses = bi.Responses.from_wide(answers, trials=20, subjects=table)
+    responses = item_answers()
     fit = bi.fit(bi.AbilityTrajectory(bi.ItemResponse("binomial")), responses, seed=1, draws=200, warmup=150)
     assert fit.tree.posterior["theta"].dims == ("chain", "draw", "subject")
     place = {"params": 6e9, "tokens": 3e11}
@@ -222,7 +231,58 @@ def test_items_carry_through_to_accuracies():
     items = bi.forecast(fit, **place, kind="item")["probability"].squeeze()
     assert items.shape == (200, 30)
     np.testing.assert_allclose(items.mean("item").mean(), given.mean(), rtol=0.02)
-    truth = expit(a * (-0.5 + 0.9 * np.log10(6) + 0.6 * np.log10(3) - b)).mean()
+    truth = expit(ITEM_A * (-0.5 + 0.9 * np.log10(6) + 0.6 * np.log10(3) - ITEM_B)).mean()
     assert float(given.quantile(0.02)) < truth < float(given.quantile(0.98))
     population = bi.forecast(fit, **place, population=True)["accuracy"].squeeze()
     assert population.std() > 0.9 * given.std()
+
+
+def test_means_are_integrated_out_and_come_back():
+    """Deviations from the mean and the mean given them: together the abilities' own normal, on two dimensions."""
+    from bayes_irsl.inference.joint import _means
+    from bayes_irsl.models.trajectory import zero_sum_basis
+
+    table = facts().iloc[:6]
+    points, subject = layout(bi.AbilityTrajectory(), table).points(2)
+    rng, n = np.random.default_rng(0), 30_000
+    with jax.enable_x64(True):
+        h = {k: jnp.asarray(v) for k, v in draw_hypers(points, rng).items()}
+        h |= {"level": jnp.zeros(2), "correlation": jnp.array([[1, 0.5], [0.5, 1]])}
+        covariance = np.asarray(kernels.prior_covariance(h, points, subject))
+        mean = np.asarray(kernels.trend(h, points))
+        basis = zero_sum_basis(6, 2).astype(float)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(10), atol=1e-6)
+        free = rng.multivariate_normal(basis.T @ mean, basis.T @ covariance @ basis, n)
+        many = {k: jnp.broadcast_to(v, (n, *v.shape)) for k, v in h.items()}
+        keys = jax.random.split(jax.random.key(0), n)
+        means = np.asarray(_means(many, jnp.asarray(free), jax.tree.map(jnp.asarray, points), subject, keys))
+    whole = free @ basis.T + np.repeat(means, 6, axis=1)
+    sd = covariance.diagonal().max() ** 0.5
+    np.testing.assert_allclose(whole.mean(0), mean, atol=5 * sd / n**0.5)
+    np.testing.assert_allclose(np.cov(whole.T), covariance, atol=0.05 * sd**2)
+
+
+@pytest.mark.slow
+def test_joint_and_staged_agree():
+    """The same answers both ways: forecasts within half their sd, widths within a fifth; the sampler has converged."""
+    import arviz as az
+
+    responses, spec = item_answers(), bi.AbilityTrajectory(bi.ItemResponse("binomial"))
+    staged = bi.fit(spec, responses, seed=1, draws=1000)
+    joint = bi.fit(spec, responses, seed=1, method="nuts", draws=1000)
+    r_hat = az.rhat(joint.tree.posterior.dataset)
+    assert max(float(v.max()) for v in r_hat.data_vars.values()) < 1.02
+    found = [bi.forecast(f, params=[6e9, 2e10], tokens=3e11)["accuracy"] for f in (staged, joint)]
+    means, sds = ([f.reduce(how, "draw") for f in found] for how in (np.mean, np.std))
+    assert (abs(means[0] - means[1]) < 0.5 * sds[1]).all()
+    np.testing.assert_allclose(sds[0] / sds[1], 1, atol=0.2)
+
+
+def test_joint_fits_say_what_they_need():
+    with pytest.raises(InputError, match="scores of whole benchmarks have no items to fit jointly"):
+        bi.fit(bi.AbilityTrajectory(), scores(), method="nuts")
+    without = item_answers()
+    table = without.subjects.copy()
+    table.loc[table.index[0], "params"] = np.nan
+    with pytest.raises(InputError, match="15 of 16 subjects with answers have params and tokens: a joint fit needs it"):
+        bi.fit(bi.AbilityTrajectory(covariates=("params", "tokens")), without.annotate(subjects=table), method="nuts")

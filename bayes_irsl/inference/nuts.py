@@ -23,6 +23,7 @@ from bayes_irsl.models import item_response as models
 from bayes_irsl.spec import ItemResponse
 
 Array = Any
+CURVES = {"1pl": models.one_pl, "2pl": models.two_pl, "3pl": models.three_pl}
 
 
 def model_of(spec: ItemResponse, n_dimensions: int, anchored: bool = False) -> Callable[..., None]:
@@ -38,7 +39,7 @@ def model_of(spec: ItemResponse, n_dimensions: int, anchored: bool = False) -> C
     return partial(
         models.item_response,
         abilities=abilities,
-        curve={"1pl": models.one_pl, "2pl": models.two_pl, "3pl": models.three_pl}[spec.curve],
+        curve=CURVES[spec.curve],
         likelihood=spec.likelihood,
         precision=spec.precision,
         priors=spec.priors,
@@ -102,9 +103,13 @@ def nuts(
         draws=draws,
         progress=progress,
     )
-    stats = result.stats
     z = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), result.draws)
-    return from_sites(problem, s, _sites(potential, z, data)), {
+    return from_sites(problem, s, _sites(potential, z, data)), sampler_stats(result.stats)
+
+
+def sampler_stats(stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Statistics of the chains under ArviZ's names, (chain, draw)."""
+    return {
         "lp": -stats["potential_energy"],
         "diverging": stats["diverging"],
         "n_steps": stats["num_steps"],
