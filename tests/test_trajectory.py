@@ -239,8 +239,9 @@ def test_items_carry_through_to_accuracies():
 
 def test_means_are_integrated_out_and_come_back():
     """Deviations from the mean and the mean given them: together the abilities' own normal, on two dimensions."""
-    from bayes_irsl.inference.joint import _means
     from bayes_irsl.models.trajectory import zero_sum_basis
+
+    from bayes_irsl.inference.joint import _means
 
     table = facts().iloc[:6]
     points, subject = layout(bi.AbilityTrajectory(), table).points(2)

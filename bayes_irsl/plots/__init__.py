@@ -1,16 +1,21 @@
 """Plots of fits. Each takes optional axes and returns them; ``.figure`` is what a notebook shows."""
 
 from bayes_irsl.plots.checks import ppc_distribution, ppc_means, ranks, trace
+from bayes_irsl.plots.forecasts import forecast_fan, interval_coverage, item_forecasts, variance_split
 from bayes_irsl.plots.results import ability_forest, discriminations, heat_map, item_curves, wright_map
 
 __all__ = [
     "ability_forest",
     "discriminations",
+    "forecast_fan",
     "heat_map",
+    "interval_coverage",
     "item_curves",
+    "item_forecasts",
     "ppc_distribution",
     "ppc_means",
     "ranks",
     "trace",
+    "variance_split",
     "wright_map",
 ]
