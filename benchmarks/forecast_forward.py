@@ -19,7 +19,7 @@ from _common import SHARED, clock, print_result, shared_data
 
 import bayes_irsl as bi
 from bayes_irsl.baselines.scaling import LAWS
-from bayes_irsl.evaluation import Trajectory, Transform, clustered_error, forward_validation, summarise
+from bayes_irsl.forecasts.evaluation import Trajectory, Transform, clustered_error, forward_validation, summarise
 
 OURS = "trajectory"
 COLUMNS = ["arm", "forecasts", "clusters", "crps", "inside_50", "inside_90", "width_50", "width_90", "log_score"]

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 import bayes_irsl as bi
 from bayes_irsl.abilities import count_estimates, from_item_draws, from_scores, is_aggregate
 from bayes_irsl.errors import InputError
-from bayes_irsl.score_table import score_table
+from bayes_irsl.forecasts.score_table import score_table
 
 
 def draws_of(mean, covariance, n, rng):

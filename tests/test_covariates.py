@@ -7,7 +7,7 @@ import pytest
 import bayes_irsl as bi
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.places import places
+from bayes_irsl.forecasts.places import places
 
 SPEC = bi.AbilityTrajectory()
 

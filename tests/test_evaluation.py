@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 import bayes_irsl as bi
 from bayes_irsl.baselines import scaling
 from bayes_irsl.errors import InputError
-from bayes_irsl.evaluation import (
+from bayes_irsl.forecasts.evaluation import (
     clustered_error,
     crps,
     forward_splits,

@@ -15,9 +15,9 @@ import bayes_irsl as bi
 from bayes_irsl import kernels
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.extrapolate import new_abilities
+from bayes_irsl.forecasts.extrapolate import new_abilities
+from bayes_irsl.forecasts.places import places
 from bayes_irsl.inference import staged as stage
-from bayes_irsl.places import places
 
 SIZES, TOKENS = [1e8, 3e8, 1e9, 3e9], [1e10, 3e10, 1e11, 3e11]
 

@@ -1,8 +1,8 @@
 """Scaling laws as they are fitted today, each with a spread so that its predictive distribution can be scored.
 
-Every law takes a table of scores of one benchmark (:func:`bayes_irsl.score_table.score_table`) and the subjects to
-predict, and returns draws of their scores (n, T). The spread of the regressions is a residual bootstrap on the logit
-scale: refit to resampled residuals, inflated for the coefficients spent, and add one.
+Every law takes a table of scores of one benchmark (:func:`bayes_irsl.forecasts.score_table.score_table`) and the
+subjects to predict, and returns draws of their scores (n, T). The spread of the regressions is a residual bootstrap on
+the logit scale: refit to resampled residuals, inflated for the coefficients spent, and add one.
 """
 
 from __future__ import annotations

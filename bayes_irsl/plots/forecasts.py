@@ -38,7 +38,7 @@ def forecast_fan(
     forecast : Dataset
         From :func:`bayes_irsl.forecast`, kind "accuracy".
     seen, held_out : DataFrame, optional
-        From :func:`bayes_irsl.score_table.score_table`: columns compute, benchmark, score.
+        From :func:`bayes_irsl.forecasts.score_table.score_table`: columns compute, benchmark, score.
     benchmark : str, optional
         The first of the forecast by default.
     ax : Axes, optional
@@ -141,7 +141,7 @@ def interval_coverage(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     ``table`` comes from :func:`bayes_irsl.forward_validation`; the bars are of clustered standard errors.
     """
-    from bayes_irsl.evaluation import summarise
+    from bayes_irsl.forecasts.evaluation import summarise
 
     found = summarise(table)
     ax = style.axes(ax)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,19 @@ def axes(ax: Axes | None, size: tuple[float, float] = (6.4, 4.2)) -> Axes:
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=size, layout="constrained").subplots()
+        _show_in_notebooks()
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(FAINT)
     ax.tick_params(colors=INK, labelsize=9)
     return ax
+
+
+def _show_in_notebooks() -> None:
+    """Have IPython, where it runs, draw figures that pyplot does not know of."""
+    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(shell, {"png"})
 
 
 def label(ax: Axes, title: str, caption: str, x: str, y: str, room: float = 0.85) -> Axes:

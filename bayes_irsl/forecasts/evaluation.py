@@ -13,9 +13,9 @@ import pandas as pd
 from bayes_irsl.baselines.scaling import LAWS, Law
 from bayes_irsl.errors import InputError
 from bayes_irsl.fitting import fit
-from bayes_irsl.forecasting import forecast
+from bayes_irsl.forecasts.forecasting import forecast
+from bayes_irsl.forecasts.score_table import score_table
 from bayes_irsl.responses import Responses
-from bayes_irsl.score_table import score_table
 from bayes_irsl.spec import AbilityTrajectory
 
 Floats = npt.NDArray[np.floating]

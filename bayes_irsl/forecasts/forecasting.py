@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.extrapolate import new_abilities
-from bayes_irsl.new_scores import ItemDraws, chosen, dimensions, item_draws
-from bayes_irsl.places import places
+from bayes_irsl.forecasts.extrapolate import new_abilities
+from bayes_irsl.forecasts.new_scores import ItemDraws, chosen, dimensions, item_draws
+from bayes_irsl.forecasts.places import places
 from bayes_irsl.spec import AbilityTrajectory
 
 if TYPE_CHECKING:

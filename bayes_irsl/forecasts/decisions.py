@@ -15,8 +15,8 @@ from scipy import stats
 
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.evaluation import clustered_error
-from bayes_irsl.forecasting import forecast
+from bayes_irsl.forecasts.evaluation import clustered_error
+from bayes_irsl.forecasts.forecasting import forecast
 from bayes_irsl.responses import Responses
 
 if TYPE_CHECKING:

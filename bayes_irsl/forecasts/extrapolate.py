@@ -12,8 +12,8 @@ import xarray as xr
 
 from bayes_irsl import kernels
 from bayes_irsl.covariates import Layout
+from bayes_irsl.forecasts.places import Places
 from bayes_irsl.inference.staged import padded_rows
-from bayes_irsl.places import Places
 
 Array = Any
 Floats = npt.NDArray[np.floating]

@@ -1,0 +1,1 @@
+"""What subjects that nobody has evaluated will score, what to choose, and how well such forecasts have held."""
