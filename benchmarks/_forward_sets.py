@@ -95,9 +95,11 @@ def pythia_tasks(data: Path) -> Set:
 def olmo_ladder(data: Path) -> Set:
     """Final checkpoints of 25 runs, 20 tasks, accuracy and mean probability of the right answer."""
     table = pd.read_parquet(data / "olmo_ladder_task_level" / "ladder_long.parquet")
-    table = table[~table["rerun"] & table["metric"].isin(["accuracy", "soft_p_correct"])]
-    table = table.astype({"size": str, "task": str})
+    table = table[~table["rerun"]].astype({"size": str, "task": str, "metric": str})
     last = table.sort_values("step").groupby(["size", "chinchilla_mult", "task", "metric"], as_index=False).tail(1)
+    run = ["size", "chinchilla_mult"]
+    loss = last[last["metric"] == "c4_loss"].set_index(run)["value"].astype(float).rename("loss")
+    last = last[last["metric"] != "c4_loss"].join(loss, on=run)
     series = []
     for task, part in last.groupby("task"):
         part = part.assign(
@@ -106,7 +108,8 @@ def olmo_ladder(data: Path) -> Set:
             score=part["value"].astype(float),
         )  # fmt: skip
         part = part.assign(compute=6 * part["params"] * part["tokens"], run=part["subject"])
-        series.append((str(task), forward_splits(scores(part, str(task), ["run", "params", "tokens", "compute"]))))
+        facts = ["run", "params", "tokens", "compute", "loss"]
+        series.append((str(task), forward_splits(scores(part, str(task), facts))))
     return Set("olmo_ladder", "accuracy", series)
 
 

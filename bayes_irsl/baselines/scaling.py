@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 from scipy.special import expit, logit
 
+from bayes_irsl.baselines.two_step import two_step
 from bayes_irsl.errors import InputError
 
 Floats = npt.NDArray[np.floating]
@@ -116,6 +117,7 @@ LAWS: dict[str, Law] = {
     "params x tokens": params_tokens,
     "same step": same_step,
     "last value": last_value,
+    "two-step": two_step,
 }
 
 
