@@ -22,6 +22,7 @@ from bayes_irsl.trajectory_fit import fit_trajectory
 if TYPE_CHECKING:
     from bayes_irsl.bank import ItemBank
     from bayes_irsl.report import Report
+    from bayes_irsl.report.trajectory import TrajectoryReport
 
 # By kind of model, the first being the default.
 METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged", "nuts")}
@@ -56,8 +57,12 @@ class Fit:
         """What the algorithm says of itself (convergence, iterations, seconds)."""
         return json.loads(self.tree.attrs["diagnostics"])
 
-    def report(self) -> Report:
+    def report(self) -> Report | TrajectoryReport:
         """Diagnostics with verdicts and remedies, and results, as text, HTML in a notebook, or a file."""
+        if isinstance(self.spec, AbilityTrajectory):
+            from bayes_irsl.report.trajectory import TrajectoryReport
+
+            return TrajectoryReport(self)
         from bayes_irsl.report import Report
 
         return Report(self)

@@ -287,3 +287,37 @@ def test_joint_fits_say_what_they_need():
     table.loc[table.index[0], "params"] = np.nan
     with pytest.raises(InputError, match="15 of 16 subjects with answers have params and tokens: a joint fit needs it"):
         bi.fit(bi.AbilityTrajectory(covariates=("params", "tokens")), without.annotate(subjects=table), method="nuts")
+
+
+def test_the_report_says_what_to_trust(fitted, tmp_path):
+    report = fitted.report()
+    names = [check.name for check in report.diagnostics]
+    assert {"R-hat", "bulk ESS", "divergences", "slope", "saturation", "jumps", "independent runs"} <= set(names)
+    # four runs are few, and the check says so
+    assert report.diagnostics["independent runs"].verdict == "REVIEW"
+    assert report.diagnostics["jumps"].verdict == "PASS"
+    page = report.save(tmp_path / "trend.html").read_text(encoding="utf-8")
+    assert page.count("<img") == 3
+    for text in ("What a decade is worth", "Forecast of bench 1", "params and tokens"):
+        assert text in page
+
+
+def test_scale_06_a_ceiling_before_the_bend_is_called_unidentified(fitted):
+    """SCALE-06: straight data; the rate of saturation keeps its prior, and the verdict says so."""
+    check = fitted.report().diagnostics["saturation"]
+    if check.value > 0.9:
+        assert check.verdict == "REVIEW"
+        assert "not identified" in check.detail
+
+
+def test_a_jump_is_named():
+    """One checkpoint far off the trend must be the first of the residuals, and flagged."""
+    responses = scores()
+    frame = responses.to_xarray()
+    row = np.flatnonzero((frame["subject_index"] == 9) & (frame["item_index"] == 0))[0]
+    answer = frame["answer"].to_numpy().copy()
+    answer[row] = min(answer[row] + 900, 1990)
+    odd = bi.Responses.from_xarray(frame.assign(answer=("obs_id", answer)))
+    table = bi.fit(bi.AbilityTrajectory(), odd, seed=0, draws=200, warmup=100).report().diagnostics["jumps"].table
+    assert table["subject"][0] == odd.subjects.index[9]
+    assert abs(table["z"][0]) > 2 * abs(table["z"][1]) or abs(table["z"][0]) > 4

@@ -1,0 +1,152 @@
+"""One page about a trajectory: what was asked, whether to trust it, what a decade is worth, and the fan."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayes_irsl import plots
+from bayes_irsl.covariates import layout
+from bayes_irsl.diagnostics import Diagnostics
+from bayes_irsl.diagnostics.trajectory import trajectory_checks
+from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.forecasting import forecast
+from bayes_irsl.forecasts.new_scores import chosen
+from bayes_irsl.forecasts.score_table import score_table
+from bayes_irsl.report import page, sections
+
+# Decades that fans go beyond the data, places on each, and the most benchmarks and groups that are drawn.
+BEYOND, PLACES, MOST = 0.7, 12, 6
+
+
+class TrajectoryReport:
+    """Diagnostics and results of a trajectory; text, HTML in a notebook, or a file."""
+
+    def __init__(self, fit: Any) -> None:
+        self.fit = fit
+
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """All checks."""
+        return trajectory_checks(self.fit)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of all checks: "PASS", "REVIEW" or "FAIL"."""
+        return self.diagnostics.verdict
+
+    @cached_property
+    def html(self) -> str:
+        """The whole page."""
+        return page.document(f"bayes_irsl: {self.verdict}", self._fragment)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file and return its path; InputError where the folder is not there."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+        path.write_text(self.html, encoding="utf-8")
+        return path
+
+    def _repr_html_(self) -> str:
+        return self._fragment
+
+    def __repr__(self) -> str:
+        return repr(self.diagnostics)
+
+    @cached_property
+    def _fragment(self) -> str:
+        r = self.fit.responses
+        parts = {
+            "What was asked": self._asked(),
+            "Checks": sections.checks(self.diagnostics),
+            "What a decade is worth": page.table(decades(self.fit), DECADES_CAPTION),
+            "Forecasts": self._fans(),
+            "How to do it again": self._again(),
+        }
+        head = f"<h1>Ability over compute {page.badge(self.verdict)}</h1>"
+        line = f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers.</p>"
+        return page.fragment(head + line + "".join(f"<h2>{escape(k)}</h2>{v}" for k, v in parts.items()))
+
+    def _asked(self) -> str:
+        place, spec = layout(self.fit.spec, self.fit.responses.subjects), self.fit.spec
+        reference = ", ".join(f"{n} {10**x:.2e}" for n, x in zip(place.covariates, place.reference, strict=True))
+        how = {"staged": "items by Laplace, then the trajectory by NUTS", "nuts": "items and trajectory by NUTS"}
+        return page.facts(
+            {
+                "question": "What do subjects score at compute that nobody has evaluated?",
+                "runs over": " and ".join(place.covariates),
+                "levels are stated at": reference,
+                "groups": f"{len(place.groups)} by {spec.pool}" if place.grouped else "none",
+                "residuals": "correlated along a run" if place.along_run else "every subject by itself",
+                "method": how[self.fit.method],
+                "scale": json.loads(self.fit.tree.attrs["scale"]),
+            }
+        )
+
+    def _fans(self) -> str:
+        place = layout(self.fit.spec, self.fit.responses.subjects)
+        first = place.coordinates[:, 0]
+        x = np.linspace(first.min(), first.max() + BEYOND, PLACES) + place.reference[0]
+        where: dict[str, Any] = {place.covariates[0]: 10.0**x}
+        if len(place.covariates) == 2:
+            where["tokens"] = 10.0 ** (place.coordinates[:, 1].max() + place.reference[1])
+        pools = list(place.groups[:MOST]) if place.grouped else None
+        found = forecast(self.fit, **where, pool=pools, measured=True)
+        seen = score_table(self.fit.responses)
+        if "tokens" in where:
+            seen = seen[seen["tokens"] > 0.99 * where["tokens"]]
+        names = chosen(self.fit, None)[:MOST]
+        fans = [page.figure(plots.forecast_fan(found, seen, benchmark=b), f"Forecast of {b}") for b in names]
+        split = page.figure(plots.variance_split(found, benchmark=names[0]), "Where the variance comes from")
+        at = f"<p>At {where['tokens']:.2e} tokens; dots are subjects there.</p>" if "tokens" in where else ""
+        return at + "".join(fans) + split
+
+    def _again(self) -> str:
+        code = (
+            "import bayes_irsl as bi\n\n"
+            f"# responses.data_hash == {json.loads(self.fit.tree.attrs['data_hash'])!r}\n"
+            "fit = bi.load('trend.nc')  # after fit.save('trend.nc'); its spec is fit.spec\n"
+            f"again = bi.fit(fit.spec, fit.responses, method={self.fit.method!r}, seed={self.fit.seed})"
+        )
+        return f"<pre>{escape(code)}</pre>"
+
+
+DECADES_CAPTION = (
+    "Ability gained per decade at the reference: posterior mean [90 % equal-tailed interval]; and what the next decade "
+    "gives of what the last one gave (bend)."
+)
+
+
+def decades(fit: Any) -> pd.DataFrame:
+    """Ability gained per decade of each covariate, by ability, and how much less the next decade gives."""
+    posterior = fit.tree["posterior"].dataset
+    gain = (posterior["slope"] * posterior["pull"]).stack(sample=("chain", "draw"))
+    keeps = np.exp(-posterior["bend"]).stack(sample=("chain", "draw"))
+    rows = []
+    for ability in gain["dimension"].to_numpy():
+        for covariate in gain["covariate"].to_numpy():
+            row: dict[str, Any] = {"ability": ability, "covariate": covariate}
+            for name, value in (
+                ("gain", gain.sel(dimension=ability, covariate=covariate)),
+                ("next decade", keeps.sel(covariate=covariate)),
+            ):
+                row |= dict(
+                    zip(
+                        (name, f"{name}_lower", f"{name}_upper"),
+                        (float(value.mean()), *np.quantile(value, [0.05, 0.95])),
+                        strict=True,
+                    )
+                )
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    shown = table[["ability", "covariate"]].copy()
+    for name in ("gain", "next decade"):
+        shown[name] = page.with_interval(table[name], table[f"{name}_lower"], table[f"{name}_upper"])
+    return shown.set_index("ability")
