@@ -148,8 +148,9 @@ def test_forward_splits_fit_the_small_and_forecast_the_large():
 
 def test_laws_side_by_side_in_one_tidy_table():
     table = forward_validation(forward_splits(responses()), scaling.LAWS, draws=200)
-    assert set(table["arm"]) == set(scaling.LAWS)
-    assert len(table) == 3 * len(scaling.LAWS)
+    # the two-step law needs losses, which there are none of
+    assert set(table["arm"]) == set(scaling.LAWS) - {"two-step"}
+    assert len(table) == 3 * (len(scaling.LAWS) - 1)
     found = summarise(table).set_index("arm")
     assert (found["forecasts"] == 3).all()
     assert found["crps"].notna().all()

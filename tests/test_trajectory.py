@@ -302,14 +302,6 @@ def test_the_report_says_what_to_trust(fitted, tmp_path):
         assert text in page
 
 
-def test_scale_06_a_ceiling_before_the_bend_is_called_unidentified(fitted):
-    """SCALE-06: straight data; the rate of saturation keeps its prior, and the verdict says so."""
-    check = fitted.report().diagnostics["saturation"]
-    if check.value > 0.9:
-        assert check.verdict == "REVIEW"
-        assert "not identified" in check.detail
-
-
 def test_a_jump_is_named():
     """One checkpoint far off the trend must be the first of the residuals, and flagged."""
     responses = scores()

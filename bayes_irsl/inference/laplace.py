@@ -77,7 +77,8 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
     free = FreeAbilities(s.n_dimensions, problem.n_subjects, not s.anchored)
     best: Point | None = None
     best_state = state
-    steps, radius, direction = 12, RADIUS, np.zeros(n_u)
+    # A step that did not pay sets a radius, steps that did widen it until it binds no more.
+    steps, radius, direction = 12, np.inf, np.zeros(n_u)
     decrement, converged, iteration, current = np.inf, False, 0, state
     for iteration in range(1, MAX_ITERATIONS + 1):
         totals, current = sweep(problem, s, blocks, rule, all_nodes, current, steps)
@@ -85,10 +86,10 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
         steps = 3
         length = float(np.abs(direction).max())
         if best is not None and _worse(point, best, decrement) and min(radius, length) > 1e-3:
-            radius = 0.3 * min(radius, length)
+            radius = 0.3 * min(radius, length, RADIUS)
         else:
             if best is not None:
-                radius = min(RADIUS, 2 * radius)
+                radius = 2 * radius
             best, best_state = point, current
             direction, decrement = point.step()
             length = float(np.abs(direction).max())
@@ -97,7 +98,7 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
             if decrement < 1e-3 + 1e-6 * n_u:
                 converged = True
                 break
-        current = _moved(best_state, best.sd, direction * min(1.0, radius / max(length, 1e-9)))
+        current = _moved(best_state, best.sd, direction * min(1.0, min(radius, RADIUS) / max(length, 1e-9)))
     if best is None or not np.isfinite(best.objective):
         raise InputError("the log density is not finite at the start: check the answers for extreme or mixed scales")
     diagnostics = {

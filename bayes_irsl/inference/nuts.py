@@ -183,7 +183,7 @@ def from_sites(problem: Problem, s: Structure, samples: dict[str, Array]) -> Raw
     n = len(theta)
     hypers = {}
     if "log_a" in s.item_names:
-        mean = v["mean_log_a"] if "mean_log_a" in v else np.zeros((n, 1))
+        mean = v["mean_log_a"] if "mean_log_a" in v else np.zeros((n, len(problem.benchmarks)))
         items["log_a"] = v["log_a"] if s.anchored else v["log_a_deviation"] + mean[:, problem.benchmark]
         if "mean_log_a" in v:
             hypers["mean_log_a"] = mean
