@@ -44,7 +44,7 @@ class Fit:
 
     @property
     def method(self) -> str:
-        """How the posterior was computed: "laplace", "nuts" or "svi"."""
+        """How the posterior was computed: "laplace", "nuts", "svi" or "staged"."""
         return json.loads(self.tree.attrs["method"])
 
     @property

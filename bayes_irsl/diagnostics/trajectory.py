@@ -14,6 +14,7 @@ from bayes_irsl import kernels
 from bayes_irsl.covariates import layout
 from bayes_irsl.diagnostics.sampler import chain_checks
 from bayes_irsl.diagnostics.verdicts import Check, Diagnostics, some, worst
+from bayes_irsl.forecasts.extrapolate import hyperparameters
 from bayes_irsl.priors import Prior
 
 Floats = npt.NDArray[np.floating]
@@ -124,11 +125,7 @@ def residuals(fit: Any) -> pd.DataFrame:
     mean, variance = (f(("chain", "draw")).to_numpy().reshape(len(place.used), -1) for f in (theta.mean, theta.var))
     d = mean.shape[1]
     points, subject = place.points(d)
-    hypers = {
-        str(name): value.median(("chain", "draw")).to_numpy()
-        for name, value in posterior.data_vars.items()
-        if name in ("level", "slope", "pull", "bend", "correlation") or str(name).startswith(("sd_", "length_"))
-    }
+    hypers = {name: posterior[name].median(("chain", "draw")).to_numpy() for name in hyperparameters(posterior)}
     with jax.enable_x64(True):
         h = {name: jnp.asarray(value, float) for name, value in hypers.items()}
         covariance = np.asarray(kernels.prior_covariance(h, points, subject)) + np.diag(variance.T.ravel())

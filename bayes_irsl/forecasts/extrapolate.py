@@ -14,6 +14,7 @@ from bayes_irsl import kernels
 from bayes_irsl.covariates import Layout
 from bayes_irsl.forecasts.places import Places
 from bayes_irsl.inference.staged import padded_rows
+from bayes_irsl.priors import TrajectoryPriors
 
 Array = Any
 Floats = npt.NDArray[np.floating]
@@ -36,11 +37,7 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
     theta = theta[..., None] if theta.ndim == 2 else theta
     n, d = len(theta), theta.shape[2]
     shape = (d, len(where.pools), len(where.coordinates))
-    hypers = {
-        name: value.to_numpy().astype(float)
-        for name, value in posterior.data_vars.items()
-        if name in ("level", "slope", "pull", "bend", "correlation") or str(name).startswith(("sd_", "length_"))
-    }
+    hypers = {name: posterior[name].to_numpy().astype(float) for name in hyperparameters(posterior)}
     with jax.enable_x64(True):
         fitted, new = place.points(d), where.points(place, d)
         size = new[1].size
@@ -57,6 +54,11 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
         parts = {name: np.asarray(value)[:size].reshape(shape) for name, value in variances.items()}
         parts["trend"] = parts["trend"] + np.var(np.asarray(mean)[:, :size], axis=0).reshape(shape)
         return np.asarray(draws)[:, :size].reshape(n, *shape), parts
+
+
+def hyperparameters(posterior: xr.Dataset) -> list[str]:
+    """Names of the trajectory's hyperparameters among the variables of a posterior."""
+    return [name for name in (*TrajectoryPriors.__dataclass_fields__, "correlation") if name in posterior]
 
 
 @jax.jit

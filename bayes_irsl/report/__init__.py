@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,14 +12,13 @@ import pandas as pd
 from bayes_irsl import plots
 from bayes_irsl.diagnostics import Diagnostics, Predictive, boundary_sensitivity, diagnose, replicate
 from bayes_irsl.diagnostics.boundary import is_anchored, is_cheap, needs_a_rule
-from bayes_irsl.errors import InputError
 from bayes_irsl.report import page, sections
 from bayes_irsl.report.model import equations, priors
 
 __all__ = ["Report"]
 
 
-class Report:
+class Report(page.Page):
     """Diagnostics and results of a fit; text, HTML in a notebook, or a file.
 
     Parameters
@@ -62,27 +60,6 @@ class Report:
         if self.given_boundary is None and needs_a_rule(self.fit) and is_cheap(self.fit):
             return boundary_sensitivity(self.fit, seed=self.seed)
         return self.given_boundary
-
-    @property
-    def verdict(self) -> str:
-        """The worst verdict of all checks: "PASS", "REVIEW" or "FAIL"."""
-        return self.diagnostics.verdict
-
-    @cached_property
-    def html(self) -> str:
-        """The whole page."""
-        return page.document(f"bayes_irsl: {self.verdict}", self._fragment)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the page to a file and return its path; InputError where the folder is not there."""
-        path = Path(path)
-        if not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-        path.write_text(self.html, encoding="utf-8")
-        return path
-
-    def _repr_html_(self) -> str:
-        return self._fragment
 
     def __repr__(self) -> str:
         text = repr(self.diagnostics)

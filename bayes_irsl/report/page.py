@@ -6,12 +6,16 @@ import base64
 import io
 import warnings
 from collections.abc import Mapping
+from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from bayes_irsl.diagnostics import Diagnostics
+from bayes_irsl.errors import InputError
 from bayes_irsl.plots.style import figure_of
 
 if TYPE_CHECKING:
@@ -164,3 +168,37 @@ def figure(ax: Axes, alt: str, *, full: bool = False) -> str:
     code = base64.b64encode(data.getvalue()).decode("ascii")
     kind = ' class="full"' if full else ""
     return f'<figure{kind}><img alt="{escape(alt)}" src="data:image/png;base64,{code}"></figure>'
+
+
+class Page:
+    """What all reports do with their checks and their HTML: show it in notebooks, write it to a file."""
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """All checks."""
+        raise NotImplementedError
+
+    @property
+    def _fragment(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of all checks: "PASS", "REVIEW" or "FAIL"."""
+        return self.diagnostics.verdict
+
+    @cached_property
+    def html(self) -> str:
+        """The whole page."""
+        return document(f"bayes_irsl: {self.verdict}", self._fragment)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file and return its path; InputError where the folder is not there."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+        path.write_text(self.html, encoding="utf-8")
+        return path
+
+    def _repr_html_(self) -> str:
+        return self._fragment

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from bayes_irsl import plots
 from bayes_irsl.covariates import layout
 from bayes_irsl.diagnostics import Diagnostics
 from bayes_irsl.diagnostics.trajectory import trajectory_checks
-from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.forecasting import forecast
 from bayes_irsl.forecasts.new_scores import chosen
 from bayes_irsl.forecasts.score_table import score_table
@@ -25,7 +23,7 @@ from bayes_irsl.report import page, sections
 BEYOND, PLACES, MOST = 0.7, 12, 6
 
 
-class TrajectoryReport:
+class TrajectoryReport(page.Page):
     """Diagnostics and results of a trajectory; text, HTML in a notebook, or a file."""
 
     def __init__(self, fit: Any) -> None:
@@ -35,27 +33,6 @@ class TrajectoryReport:
     def diagnostics(self) -> Diagnostics:
         """All checks."""
         return trajectory_checks(self.fit)
-
-    @property
-    def verdict(self) -> str:
-        """The worst verdict of all checks: "PASS", "REVIEW" or "FAIL"."""
-        return self.diagnostics.verdict
-
-    @cached_property
-    def html(self) -> str:
-        """The whole page."""
-        return page.document(f"bayes_irsl: {self.verdict}", self._fragment)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the page to a file and return its path; InputError where the folder is not there."""
-        path = Path(path)
-        if not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-        path.write_text(self.html, encoding="utf-8")
-        return path
-
-    def _repr_html_(self) -> str:
-        return self._fragment
 
     def __repr__(self) -> str:
         return repr(self.diagnostics)
