@@ -125,9 +125,9 @@ def fit(
         Of an ItemResponse: "laplace" (the default; seconds; items integrated out, abilities Gaussian, uncertain scales
         skewed), "nuts" (the reference: started, preconditioned and partly centred by Laplace, chains run together on
         one device), "svi" (a Gaussian guide in the coordinates of the Laplace approximation, trained until it stops
-        improving). Of an AbilityTrajectory: "staged" (items by Laplace, then the trajectory of the abilities by NUTS,
-        with the abilities' uncertainty and their dependence on the items carried along), "nuts" (items and trajectory
-        in one posterior; minutes, for up to a few ten thousand answers).
+        improving). Of an AbilityTrajectory: "staged" (items by Laplace, then the trajectory of the abilities by
+        importance sampling, with the abilities' uncertainty and their dependence on the items carried along), "nuts"
+        (items and trajectory in one posterior; minutes, for up to a few ten thousand answers).
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and

@@ -58,6 +58,10 @@ class Points:
         return self.coordinates.shape[0]
 
     @property
+    def n_coordinates(self) -> int:
+        return self.coordinates.shape[1]
+
+    @property
     def position(self) -> Array:
         """Where along its run a point lies: its last coordinate (tokens, or compute), (P,)."""
         return self.coordinates[:, -1]
@@ -108,22 +112,37 @@ def parts(h: dict[str, Array], a: Points, b: Points) -> dict[str, Array]:
     correlation.
     """
     x, y = bent(h, a.coordinates), bent(h, b.coordinates)
-    shared = h["sd_drift"] ** 2 * brownian(x[:, 0], y[:, 0], bend(ORIGIN, h["bend"][0]))
-    if a.coordinates.shape[1] == 2:
-        shared = shared * squared_exponential(x[:, 1], y[:, 1], h["length_drift"])
-        shared = shared + h["sd_curve"] ** 2 * squared_exponential(x[:, 1], y[:, 1], h["length_curve"])
-        shared = shared + h["sd_product"] ** 2 * x.prod(1)[:, None] * y.prod(1)[None, :]
-    found = {"trend": shared}
+    common = smooth(h, x, y)
+    if x.shape[1] == 2:
+        common = common + h["sd_product"] ** 2 * x.prod(1)[:, None] * y.prod(1)[None, :]
+    found = {"trend": common}
     if a.grouped:
-        steep = (x * h["pull"]).sum(1)[:, None] * (y * h["pull"]).sum(1)[None, :]
-        within = h["sd_group_level"] ** 2 + h["sd_group_slope"] ** 2 * steep
-        found["group"] = (a.group[:, None] == b.group[None, :]) * within
+        same_group = a.group[:, None] == b.group[None, :]
+        found["group"] = same_group * (group_loadings(h, x) @ group_loadings(h, y).T)
     if a.along_run:
-        residual = ornstein_uhlenbeck(a.position, b.position, h["length_residual"])
-        within = h["sd_run"] ** 2 + h["sd_residual"] ** 2 * residual
-        found["run"] = (a.run[:, None] == b.run[None, :]) * within
+        found["run"] = (a.run[:, None] == b.run[None, :]) * along_run(h, a.position, b.position)
     between = _between(h, a, b)
     return {name: value * between for name, value in found.items()}
+
+
+def smooth(h: dict[str, Array], x: Array, y: Array) -> Array:
+    """Covariance (P, Q) of what all subjects share, but for the product, at bent coordinates (P, C) and (Q, C)."""
+    drift = h["sd_drift"] ** 2 * brownian(x[:, 0], y[:, 0], bend(ORIGIN, h["bend"][0]))
+    if x.shape[1] == 1:
+        return drift
+    curve = h["sd_curve"] ** 2 * squared_exponential(x[:, 1], y[:, 1], h["length_curve"])
+    return drift * squared_exponential(x[:, 1], y[:, 1], h["length_drift"]) + curve
+
+
+def group_loadings(h: dict[str, Array], x: Array) -> Array:
+    """What a group's two standard normal effects, level and slope, do at bent coordinates (..., C): (..., 2)."""
+    pull = (x * h["pull"]).sum(-1)
+    return jnp.stack([h["sd_group_level"] * jnp.ones_like(pull), h["sd_group_slope"] * pull], -1)
+
+
+def along_run(h: dict[str, Array], x: Array, y: Array) -> Array:
+    """Covariance (P, Q) of two positions (P,), (Q,) along one run: its level and what fades along it."""
+    return h["sd_run"] ** 2 + h["sd_residual"] ** 2 * ornstein_uhlenbeck(x, y, h["length_residual"])
 
 
 def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
@@ -131,9 +150,9 @@ def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
     return sum(parts(h, a, b).values(), jnp.zeros(()))
 
 
-def own_variance(h: dict[str, Array], points: Points) -> Array:
-    """What every subject has for itself (P,), on every dimension: scatter and the uncertainty of its compute."""
-    return h["sd_own"] ** 2 + JITTER + (jnp.sum(h["pull"] ** 2) * points.compute_sd**2)
+def own_variance(h: dict[str, Array], compute_sd: Array) -> Array:
+    """What every subject has for itself, on every dimension: scatter and the uncertainty (decades) of its compute."""
+    return h["sd_own"] ** 2 + JITTER + (jnp.sum(h["pull"] ** 2) * compute_sd**2)
 
 
 def prior_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
@@ -149,7 +168,7 @@ def masked(covariance: Array, mask: Array) -> Array:
 def own_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
     """Covariance (P, P) of what every subject has for itself."""
     same = subject[:, None] == subject[None, :]
-    return same * own_variance(h, points)[:, None] * _between(h, points, points)
+    return same * own_variance(h, points.compute_sd)[:, None] * _between(h, points, points)
 
 
 def _between(h: dict[str, Array], a: Points, b: Points) -> Array:

@@ -17,7 +17,6 @@ from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_sco
 from bayes_irsl.cells import problem
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.inference.nuts import sampler_stats
 from bayes_irsl.inference.staged import Estimates, staged
 from bayes_irsl.inference.tree import PACKAGES, build_tree
 from bayes_irsl.item_fit import Run, approximate, fit_items
@@ -26,8 +25,6 @@ from bayes_irsl.spec import AbilityTrajectory
 
 Floats = npt.NDArray[np.floating]
 
-# Rows of the dense covariance that the trajectory stage factors at every step.
-MOST_ROWS = 1500
 # Which coordinate each hyperparameter runs over.
 DIMS: dict[str, tuple[str, ...]] = {
     "level": ("dimension",),
@@ -65,7 +62,7 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
         "scale": f"logit of accuracy, chance level: {spec.chance}"
         if is_aggregate(responses)
         else "of the items' calibration",
-        "diagnostics": diagnostics | {"diverging": int(stats["diverging"].sum())},
+        "diagnostics": diagnostics | ({"diverging": int(stats["diverging"].sum())} if "diverging" in stats else {}),
     }
     out.attrs = {name: json.dumps(value) for name, value in facts.items()}
     return out
@@ -87,14 +84,14 @@ def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run
         estimated = _from_items(tree)
         posterior, constant = tree.posterior.to_dataset(), tree["constant_data"].to_dataset()
         diagnostics = {f"items_{k}": v for k, v in json.loads(tree.attrs["diagnostics"]).items()}
-    hypers, theta, stats = staged(_at_points(estimated, place), spec.priors, draws=run.per_chain, **_sampler(run))
-    d = len(estimated.dimensions)
+    found = _of_layout(estimated, place)
+    hypers, theta, stats, facts = staged(found, spec.priors, draws=run.per_chain, **_sampler(run))
     everyone = estimated.draws.copy()
-    everyone[:, place.used] = theta.reshape(len(theta), d, -1).swapaxes(1, 2)
+    everyone[:, place.used] = theta
     if "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses):
         everyone = everyone[..., 0]
     posterior = _with_trajectory(posterior, responses, estimated.dimensions, place, hypers, run.chains, everyone)
-    return posterior, constant, sampler_stats(stats), diagnostics
+    return posterior, constant, stats, diagnostics | facts
 
 
 def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run) -> Parts:
@@ -112,11 +109,10 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
     approximation, raw, _ = approximate(task, run, max(400, run.chains))
     s = approximation.structure
     begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
-    estimates = _at_points(_from_items(begun), place)
-    hypers, _, _ = staged(estimates, spec.priors, draws=100, **_sampler(run))
-    raw, hypers, stats = joint(
-        task, s, raw, estimates.points, estimates.subject, hypers, spec.priors, draws=run.draws, **_sampler(run)
-    )
+    estimates = _of_layout(_from_items(begun), place)
+    hypers, *_ = staged(estimates, spec.priors, draws=100, **_sampler(run))
+    points = place.points(len(task.dimensions))
+    raw, hypers, stats = joint(task, s, raw, *points, hypers, spec.priors, draws=run.draws, **_sampler(run))
     tree = build_tree(task, s, raw, stats, chains=run.chains, method="nuts", seed=run.seed, diagnostics={})
     posterior = tree.posterior.to_dataset()
     dimensions = task.dimensions if len(task.dimensions) > 1 else ("ability",)
@@ -141,25 +137,10 @@ def _from_items(tree: xr.DataTree) -> Estimated:
     return from_item_draws(theta.astype(float), correlation, names)
 
 
-def _at_points(estimated: Estimated, place: Layout) -> Estimates:
-    """Estimates of the subjects that have covariates, dimension by dimension."""
-    d, s = len(estimated.dimensions), len(place.used)
-    if d * s > MOST_ROWS:
-        raise InputError(
-            f"{s} subjects x {d} abilities are {d * s} rows: this trajectory stage takes {MOST_ROWS}. Fit a part of "
-            "the subjects (responses.select), for instance every other checkpoint, or fewer benchmarks at a time."
-        )
-    points, subject = place.points(d)
-    error = np.zeros((d, s, d, s))
-    rows = np.arange(s)
-    error[:, rows, :, rows] = estimated.error[place.used]
-    return Estimates(
-        points=points,
-        subject=subject,
-        mean=estimated.mean[place.used].T.ravel(),
-        error=error.reshape(d * s, d * s),
-        draws=estimated.draws[:, place.used].swapaxes(1, 2).reshape(len(estimated.draws), d * s),
-    )
+def _of_layout(estimated: Estimated, place: Layout) -> Estimates:
+    """Estimates of the subjects that have covariates."""
+    of_used = estimated.draws[:, place.used]
+    return Estimates(place, estimated.mean[place.used], estimated.error[place.used], of_used)
 
 
 def _with_trajectory(

@@ -1,8 +1,8 @@
 """Ability over compute: a trend that bends, deviations that fade or persist, and what is measured of them.
 
-``trajectory`` sees estimates of abilities with known errors; ``abilities_over_compute`` is the same prior in the place
-of independent abilities in :func:`bayes_irsl.models.item_response.item_response`. The covariance functions are those
-of :mod:`bayes_irsl.kernels`.
+``trajectory`` and ``trajectory_in_blocks`` see estimates of abilities with known errors; ``abilities_over_compute`` is
+the same prior in the place of independent abilities in :func:`bayes_irsl.models.item_response.item_response`. The
+covariance functions are those of :mod:`bayes_irsl.kernels`.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpyro import distributions as dist
 from scipy.linalg import helmert
 
 from bayes_irsl import kernels
+from bayes_irsl.blocks import log_density
 
 
 def trajectory(points, subject, mask, error, estimate=None, *, priors):
@@ -20,6 +21,12 @@ def trajectory(points, subject, mask, error, estimate=None, *, priors):
     covariance = kernels.masked(kernels.prior_covariance(h, points, subject) + error, mask)
     mean = mask * kernels.trend(h, points)
     numpyro.sample("estimate", dist.MultivariateNormal(mean, covariance_matrix=covariance), obs=estimate)
+
+
+def trajectory_in_blocks(blocks, error, estimate, *, priors):
+    """The same for thousands of abilities: estimates (R, L, D) and errors (R, L, D, D) by entry of ``blocks.runs``."""
+    h = hyperparameters(blocks, priors)
+    numpyro.factor("estimate", log_density(h, blocks, error, estimate))
 
 
 def abilities_over_compute(cells, _, *, points, subject, trend_priors):
@@ -59,7 +66,7 @@ def hyperparameters(points, priors, level=True):
 
 def hyperparameter_priors(points, priors):
     """(name, prior or number, size or None for one) of all hyperparameters but the correlation."""
-    n_coordinates = points.coordinates.shape[1]
+    n_coordinates = points.n_coordinates
     found = [
         ("level", priors.level, points.n_dimensions),
         ("slope", priors.slope, points.n_dimensions),

@@ -17,7 +17,7 @@ ORDER = (
     ("responses", "_ingest", "_tables", "_responses_xarray", "data"),
     ("readers", "datasets", "simulate"),
     ("spec",),
-    ("cells", "distributions", "covariates", "abilities"),
+    ("cells", "distributions", "covariates", "blocks", "abilities"),
     ("models",),
     ("inference",),
     ("anchoring", "item_fit", "trajectory_fit", "fitting"),

@@ -26,6 +26,7 @@ def test_a_small_run_ranks_every_quantity():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["importance", "nuts"])
 @pytest.mark.parametrize(
     "target",
     [
@@ -35,8 +36,8 @@ def test_a_small_run_ranks_every_quantity():
     ],
     ids=["one ability", "groups", "two abilities"],
 )
-def test_ranks_are_uniform(target):
-    found = check(target)
+def test_ranks_are_uniform(target, sampler):
+    found = check(target, sampler=sampler)
     assert found.verdict == "PASS", found.detail
 
 
@@ -49,5 +50,6 @@ def test_ranks_are_uniform(target):
     ],
     ids=["runs forgotten", "wrong prior"],
 )
-def test_wrong_fits_fail(target):
-    assert check(target).verdict == "FAIL"
+@pytest.mark.parametrize("sampler", ["importance", "nuts"])
+def test_wrong_fits_fail(target, sampler):
+    assert check(target, sampler=sampler).verdict == "FAIL"

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from bayes_irsl import kernels
-from bayes_irsl.covariates import layout
-from bayes_irsl.diagnostics.sampler import chain_checks
+from bayes_irsl import blocks, kernels
+from bayes_irsl.covariates import Layout, layout
+from bayes_irsl.diagnostics.sampler import chain_checks, notes_of
 from bayes_irsl.diagnostics.verdicts import Check, Diagnostics, some, worst
 from bayes_irsl.forecasts.extrapolate import hyperparameters
+from bayes_irsl.inference.importance import GOOD
+from bayes_irsl.inference.staged import DENSE_ROWS
 from bayes_irsl.priors import Prior
 
 Floats = npt.NDArray[np.floating]
@@ -35,8 +37,9 @@ def trajectory_checks(fit: Any) -> Diagnostics:
     """
     names, draws = _free(fit)
     labels = np.array(names)
-    checks = [*chain_checks(draws, labels), _divergences(fit), _identified(fit), *_shape(fit), _jumps(fit), _runs(fit)]
-    return Diagnostics(tuple(checks))
+    by_chains = "diverging" in fit.tree["sample_stats"].dataset
+    computed = [*chain_checks(draws, labels), _divergences(fit)] if by_chains else [_weights(fit)]
+    return Diagnostics((*computed, _identified(fit), *_shape(fit), _jumps(fit), _runs(fit)))
 
 
 def _free(fit: Any) -> tuple[list[str], Floats]:
@@ -53,6 +56,19 @@ def _free(fit: Any) -> tuple[list[str], Floats]:
                 names += [f"{name}[{label}]" if label else name for label in labels]
                 columns.append(flat)
     return names, np.concatenate(columns, -1)
+
+
+def _weights(fit: Any) -> Check:
+    notes = notes_of(fit)
+    k = float(notes["pareto_k"])
+    return Check(
+        "Pareto k",
+        worst(k, GOOD, 1.0),
+        k,
+        f"Importance weights of the hyperparameters are worth {notes['effective_draws']:.0f} equal draws; the shape of "
+        f"their tail is {k:.2f}.",
+        f"Above {GOOD} draws do not stand for the posterior: fewer abilities at a time, or priors that say more.",
+    )
 
 
 def _divergences(fit: Any) -> Check:
@@ -123,19 +139,36 @@ def residuals(fit: Any) -> pd.DataFrame:
     place = layout(fit.spec, fit.responses.subjects)
     theta = posterior["theta"].isel(subject=place.used)
     mean, variance = (f(("chain", "draw")).to_numpy().reshape(len(place.used), -1) for f in (theta.mean, theta.var))
-    d = mean.shape[1]
-    points, subject = place.points(d)
     hypers = {name: posterior[name].median(("chain", "draw")).to_numpy() for name in hyperparameters(posterior)}
     with jax.enable_x64(True):
         h = {name: jnp.asarray(value, float) for name, value in hypers.items()}
-        covariance = np.asarray(kernels.prior_covariance(h, points, subject)) + np.diag(variance.T.ravel())
-        r = mean.T.ravel() - np.asarray(kernels.trend(h, points))
-    inverse = np.linalg.inv(covariance)
-    z = inverse @ r / np.sqrt(np.diag(inverse))
+        z = (_residuals_in_full if mean.size <= DENSE_ROWS else _residuals_by_run)(h, place, mean, variance)
+    d = mean.shape[1]
     labels = np.asarray(fit.responses.subjects.index, dtype=str)[place.used]
     names = theta["dimension"].to_numpy().astype(str) if d > 1 else [""]
-    table = pd.DataFrame({"subject": np.tile(labels, d), "ability": np.repeat(names, len(labels)), "z": z})
+    table = pd.DataFrame({"subject": np.tile(labels, d), "ability": np.repeat(names, len(labels)), "z": z.T.ravel()})
     return table.sort_values("z", key=np.abs, ascending=False, ignore_index=True)
+
+
+def _residuals_in_full(h: dict[str, Any], place: Layout, mean: Floats, variance: Floats) -> Floats:
+    """Leave-one-out residuals (S, D) with the whole covariance."""
+    points, subject = place.points(mean.shape[1])
+    covariance = np.asarray(kernels.prior_covariance(h, points, subject)) + np.diag(variance.T.ravel())
+    inverse = np.linalg.inv(covariance)
+    z = inverse @ (mean.T.ravel() - np.asarray(kernels.trend(h, points))) / np.sqrt(np.diag(inverse))
+    return z.reshape(mean.T.shape).T
+
+
+def _residuals_by_run(h: dict[str, Any], place: Layout, mean: Floats, variance: Floats) -> Floats:
+    """The same with the covariance in blocks."""
+    b = blocks.blocks(place, mean.shape[1])
+    inverse = blocks.inverse(h, b, tuple(r.take(variance[..., None] * np.eye(mean.shape[1])) for r in b.runs))
+    apart = tuple(blocks.column(r.take(mean) - blocks.trend(h, r)) for r in b.runs)
+    solved, diagonal = blocks.solve(inverse, b, apart), blocks.inverse_diagonal(inverse, b)
+    z = tuple(
+        (s[..., 0] / jnp.sqrt(d)).reshape(*r.rows.shape, -1) for s, d, r in zip(solved, diagonal, b.runs, strict=True)
+    )
+    return np.asarray(blocks.by_subject(b, z, len(mean)))
 
 
 def _jumps(fit: Any) -> Check:

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_irsl import kernels
+from bayes_irsl.blocks import Blocks, blocks
 from bayes_irsl.covariates import Layout
 from bayes_irsl.forecasts.places import Places
-from bayes_irsl.inference.staged import padded_rows
+from bayes_irsl.inference import block_draws, dense
+from bayes_irsl.inference.dense import padded_rows
+from bayes_irsl.inference.staged import DENSE_ROWS, once
 from bayes_irsl.priors import TrajectoryPriors
 
 Array = Any
@@ -35,22 +37,21 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
     """
     theta = posterior["theta"].to_numpy().astype(float)[:, place.used]
     theta = theta[..., None] if theta.ndim == 2 else theta
-    n, d = len(theta), theta.shape[2]
+    n, s, d = theta.shape
     shape = (d, len(where.pools), len(where.coordinates))
     hypers = {name: posterior[name].to_numpy().astype(float) for name in hyperparameters(posterior)}
     with jax.enable_x64(True):
-        fitted, new = place.points(d), where.points(place, d)
+        new = where.points(place, d)
         size = new[1].size
-        rows, new_rows = padded_rows(fitted[1].size), padded_rows(size)
-        draws, mean, variances = _draw(
-            jax.tree.map(jnp.asarray, hypers),
-            rows.grow(theta.swapaxes(1, 2).reshape(n, -1).T).T,
-            jax.tree.map(rows.grow, fitted),
-            rows.mask,
-            jax.tree.map(new_rows.grow, new),
-            new_rows.mask,
-            jax.random.split(jax.random.key(seed), n),
-        )
+        new_rows = padded_rows(size)
+        new = jax.tree.map(new_rows.grow, new)
+        rest = (new, new_rows.mask, jax.random.split(jax.random.key(seed), n))
+        if s * d <= DENSE_ROWS:
+            rows = padded_rows(s * d)
+            flat = rows.grow(theta.swapaxes(1, 2).reshape(n, -1).T).T
+            draws, mean, variances = _in_full(hypers, *rest, flat, jax.tree.map(rows.grow, place.points(d)), rows.mask)
+        else:
+            draws, mean, variances = _by_run(once(hypers), *rest, jnp.asarray(theta), blocks(place, d))
         parts = {name: np.asarray(value)[:size].reshape(shape) for name, value in variances.items()}
         parts["trend"] = parts["trend"] + np.var(np.asarray(mean)[:, :size], axis=0).reshape(shape)
         return np.asarray(draws)[:, :size].reshape(n, *shape), parts
@@ -61,39 +62,34 @@ def hyperparameters(posterior: xr.Dataset) -> list[str]:
     return [name for name in (*TrajectoryPriors.__dataclass_fields__, "correlation") if name in posterior]
 
 
+Drawn = tuple[Array, Array, dict[str, Array]]
+
+
 @jax.jit
-def _draw(
-    hypers: dict[str, Array], theta: Array, fitted: Any, mask: Array, new: Any, new_mask: Array, keys: Array
-) -> tuple[Array, Array, Any]:
-    (old, old_subject), (points, subject) = fitted, new
+def _in_full(
+    hypers: dict[str, Array], new: Any, new_mask: Array, keys: Array, theta: Array, fitted: Any, mask: Array
+) -> Drawn:
+    def one(v: tuple[dict[str, Array], Array, Array]) -> Drawn:
+        return dense.predict(v[0], fitted, mask, v[1], new, new_mask, v[2])
 
-    def one(args: tuple[dict[str, Array], Array, Array]) -> tuple[Array, Array, dict[str, Array]]:
-        h, ability, key = args
-        lower = jnp.linalg.cholesky(kernels.masked(kernels.prior_covariance(h, old, old_subject), mask))
-        between, within = kernels.parts(h, old, points), kernels.parts(h, points, points)
-        solved = {
-            k: jax.scipy.linalg.solve_triangular(lower, mask[:, None] * v, lower=True) for k, v in between.items()
-        }
-        total = sum(solved.values(), jnp.zeros(()))
-        apart = mask * (ability - kernels.trend(h, old))
-        residual = jax.scipy.linalg.solve_triangular(lower, apart, lower=True)
-        mean = kernels.trend(h, points) + total.T @ residual
-        own = kernels.own_covariance(h, points, subject)
-        covariance = kernels.masked(kernels.covariance(h, points, points) + own - total.T @ total, new_mask)
-        # What rounding leaves of variances that are fully known must not be negative.
-        floor = kernels.JITTER * jnp.diag(own)
-        draw = mean + jnp.linalg.cholesky(covariance + jnp.diag(floor)) @ jax.random.normal(key, mean.shape)
-        left = {k: jnp.maximum(jnp.diag(v) - (solved[k] ** 2).sum(0), 0) for k, v in within.items()}
-        zero = jnp.zeros_like(mean)
-        return (
-            draw,
-            mean,
-            {
-                "trend": left["trend"],
-                "group": left.get("group", zero),
-                "subject": left.get("run", zero) + jnp.diag(own),
-            },
-        )
+    return _averaged(jax.lax.map(one, (hypers, theta, keys)))
 
-    draws, mean, variances = jax.lax.map(one, (hypers, theta, keys))
+
+@jax.jit
+def _by_run(hypers: dict[str, Array], new: Any, new_mask: Array, keys: Array, theta: Array, b: Blocks) -> Drawn:
+    """Draws (n, T) at abilities (n, S, D); ``hypers`` (m, ...) serve n / m draws each."""
+
+    def one(v: tuple[dict[str, Array], Array, Array]) -> Drawn:
+        def given(ability: Array, key: Array) -> Drawn:
+            return block_draws.predict(v[0], b, tuple(r.take(ability) for r in b.runs), new, new_mask, key)
+
+        return jax.vmap(given)(v[1], v[2])
+
+    m = hypers["slope"].shape[0]
+    folded = jax.lax.map(one, (hypers, theta.reshape(m, -1, *theta.shape[1:]), keys.reshape(m, -1)))
+    return _averaged(jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), folded))
+
+
+def _averaged(found: Drawn) -> Drawn:
+    draws, mean, variances = found
     return draws, mean, {name: value.mean(0) for name, value in variances.items()}

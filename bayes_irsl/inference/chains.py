@@ -89,6 +89,19 @@ def run_chains(
     return Chains(z, stats)
 
 
+def sampler_stats(stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Statistics of the chains under ArviZ's names, (chain, draw)."""
+    return {
+        "lp": -stats["potential_energy"],
+        "diverging": stats["diverging"],
+        "n_steps": stats["num_steps"],
+        "tree_depth": np.ceil(np.log2(stats["num_steps"] + 1)).astype(int),
+        "acceptance_rate": stats["accept_prob"],
+        "energy": stats["energy"],
+        "step_size": stats["step_size"],
+    }
+
+
 def _postfix(kept: Any, warming_up: bool) -> str:
     steps, accept = (np.asarray(kept[1][k]) for k in ("num_steps", "accept_prob"))
     return f"{'warm-up, ' if warming_up else ''}{steps.mean():.0f} steps a draw, acceptance {accept.mean():.2f}"

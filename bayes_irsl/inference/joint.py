@@ -21,8 +21,8 @@ from numpyro.infer.util import constrain_fn, potential_energy
 from bayes_irsl import kernels
 from bayes_irsl.cells import Problem
 from bayes_irsl.inference.centring import partly_centred, shares_of, unconstrained
-from bayes_irsl.inference.chains import Settings, run_chains
-from bayes_irsl.inference.nuts import CURVES, from_sites, sampler_stats, to_sites
+from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
+from bayes_irsl.inference.nuts import CURVES, from_sites, to_sites
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Structure
 from bayes_irsl.kernels import Points

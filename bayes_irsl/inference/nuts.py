@@ -16,7 +16,7 @@ from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl.cells import Problem
 from bayes_irsl.inference.centring import partly_centred, shares_of, unconstrained
-from bayes_irsl.inference.chains import Settings, run_chains
+from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Structure
 from bayes_irsl.models import item_response as models
@@ -105,19 +105,6 @@ def nuts(
     )
     z = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), result.draws)
     return from_sites(problem, s, _sites(potential, z, data)), sampler_stats(result.stats)
-
-
-def sampler_stats(stats: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Statistics of the chains under ArviZ's names, (chain, draw)."""
-    return {
-        "lp": -stats["potential_energy"],
-        "diverging": stats["diverging"],
-        "n_steps": stats["num_steps"],
-        "tree_depth": np.ceil(np.log2(stats["num_steps"] + 1)).astype(int),
-        "acceptance_rate": stats["accept_prob"],
-        "energy": stats["energy"],
-        "step_size": stats["step_size"],
-    }
 
 
 @partial(jax.jit, static_argnames=("potential",))

@@ -19,6 +19,7 @@ import numpy as np
 import numpyro
 import xarray as xr
 from numpyro import handlers
+from tqdm.auto import tqdm
 
 from bayes_irsl._files import replacing
 from bayes_irsl.answers import LIKELIHOODS
@@ -26,6 +27,7 @@ from bayes_irsl.cells import problem
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.centring import SUFFIX, unconstrained
 from bayes_irsl.inference.chains import Settings, run_chains
+from bayes_irsl.inference.importance import importance_sample
 from bayes_irsl.inference.nuts import Potential, model_of
 from bayes_irsl.inference.prior_predictive import from_prior
 from bayes_irsl.responses import Responses
@@ -129,8 +131,9 @@ def simulation_based_calibration(
     shard: int = 100,
     folder: str | Path | None = None,
     progress: bool = False,
+    sampler: str = "nuts",
 ) -> xr.Dataset:
-    """Ranks of true values among NUTS draws, for every scalar quantity of a model.
+    """Ranks of true values among posterior draws, for every scalar quantity of a model.
 
     Parameters
     ----------
@@ -145,11 +148,14 @@ def simulation_based_calibration(
     shard, folder
         Simulations a shard; with a folder every finished shard is a file there, and a second call with the same
         arguments goes on where the first stopped.
+    sampler
+        "nuts", or "importance" (few parameters; no use of thin, warmup and what follows), one data set after another.
 
     Returns
     -------
     Dataset
-        rank (simulation, quantity) in 0..draws; divergences and acceptance (simulation,).
+        rank (simulation, quantity) in 0..draws; of NUTS divergences and acceptance, of importance sampling pareto_k
+        (simulation,).
     """
     if isinstance(target, ItemResponse):
         target = ItemResponseTarget(target)
@@ -159,7 +165,7 @@ def simulation_based_calibration(
             "expected at least 10, 10, 1 and 1"
         )
     settings = Settings(warmup, target_accept, max_tree_depth, adapt_metric=True, data_per_chain=True)
-    identity = repr((target.name, settings, draws, thin, seed, shard, numpyro.__version__, jax.__version__))
+    identity = repr((target.name, sampler, settings, draws, thin, seed, shard, numpyro.__version__, jax.__version__))
     parts = []
     for first in range(0, simulations, shard):
         size = min(shard, simulations - first)
@@ -168,28 +174,48 @@ def simulation_based_calibration(
         if part is None:
             key = jax.random.fold_in(jax.random.key(seed), first)
             label = f"{first + size} of {simulations} simulations"
-            part = _one_shard(target, settings, key, size, draws, thin, progress, label)
+            if sampler == "importance":
+                part = _shard_by_importance(target, key, size, draws, progress, label)
+            else:
+                part = _shard_by_nuts(target, settings, key, size, draws, thin, progress, label)
             if path is not None:
                 _write(path, part)
         parts.append(part)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "quantity"}
+    rank = joined.pop("rank")
     return xr.Dataset(
-        {
-            "rank": (("simulation", "quantity"), joined["rank"]),
-            "divergences": ("simulation", joined["divergences"]),
-            "acceptance": ("simulation", joined["acceptance"]),
-        },
+        {"rank": (("simulation", "quantity"), rank), **{k: ("simulation", v) for k, v in joined.items()}},
         {"quantity": parts[0]["quantity"], "simulation": np.arange(simulations)},
         {"draws": draws, "target": target.name},
     )
 
 
-def _one_shard(
+def _simulated(target: Target, key: Array, size: int) -> tuple[Any, Any, Any]:
+    """True parameters, starting points that know nothing of the data, and the data."""
+    z, data = target.simulate(key, size)
+    truth, start = (jax.tree.map(lambda v, half=half: v[half], z) for half in (slice(None, size), slice(size, None)))
+    return truth, start, data
+
+
+def _shard_by_importance(
+    target: Target, key: Array, size: int, draws: int, progress: bool, label: str
+) -> dict[str, np.ndarray]:
+    truth, start, data = _simulated(target, key, size)
+    found = []
+    for i in tqdm(range(size), desc=label, disable=not progress, leave=False):
+        one = jax.tree.map(lambda v, i=i: v[i], data)
+        begin = jax.tree.map(lambda v, i=i: v[i : i + 1], start)
+        found.append(importance_sample(target.potential, begin, one, draws=draws, seed=i))
+    drawn = jax.tree.map(lambda *v: np.stack(v), *[f.draws for f in found])
+    names, rank = _ranks(target, truth, drawn, data)
+    return {"rank": rank, "pareto_k": np.array([f.pareto_k for f in found]), "quantity": names}
+
+
+def _shard_by_nuts(
     target: Target, settings: Settings, key: Array, size: int, draws: int, thin: int, progress: bool, label: str
 ) -> dict[str, np.ndarray]:
     for_data, for_chains = jax.random.split(key)
-    z, data = target.simulate(for_data, size)
-    truth, start = (jax.tree.map(lambda v, half=half: v[half], z) for half in (slice(None, size), slice(size, None)))
+    truth, start, data = _simulated(target, for_data, size)
     n = sum(np.prod(v.shape[1:], dtype=int) for v in jax.tree.leaves(start))
     chains = run_chains(
         target.potential,

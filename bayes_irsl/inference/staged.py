@@ -1,13 +1,16 @@
-"""The trajectory stage: hyperparameters by NUTS on the marginal likelihood, then abilities given them, draw by draw.
+"""The trajectory stage: hyperparameters on the marginal likelihood, then abilities given them, draw by draw.
 
-Estimates of abilities are normal around the abilities, so the abilities integrate out exactly and NUTS sees a handful
-of hyperparameters whose priors are its metric. Abilities come back by Matheron's rule from draws of the item stage,
-which keeps every draw's abilities and items together. All of it in float64: covariances of near subjects are nearly
-singular.
+Estimates of abilities are normal around the abilities, so the abilities integrate out exactly and only a handful of
+hyperparameters is left. Importance sampling around their mode takes a hundredth of the evaluations that NUTS needs;
+where its weights are too uneven (many abilities, whose correlations are hyperparameters too), NUTS takes over.
+Abilities come back by Matheron's rule from draws of the item stage, which keeps every draw's abilities and items
+together. Up to :data:`DENSE_ROWS` abilities covariances are whole (:mod:`.dense`), beyond in blocks
+(:mod:`bayes_irsl.blocks`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,43 +21,48 @@ import numpy as np
 import numpy.typing as npt
 from numpyro.infer.util import constrain_fn, potential_energy
 
-from bayes_irsl import kernels
-from bayes_irsl.inference.chains import Settings, run_chains
-from bayes_irsl.kernels import Points
+from bayes_irsl import blocks
+from bayes_irsl.covariates import Layout
+from bayes_irsl.inference import block_draws, dense
+from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
+from bayes_irsl.inference.importance import GOOD, importance_sample
 from bayes_irsl.models import trajectory as models
 from bayes_irsl.priors import Prior, TrajectoryPriors
 
 Array = Any
 Floats = npt.NDArray[np.floating]
 
-BUCKET = 64
+DENSE_ROWS = 320
+# Draws of abilities, in blocks, for every draw of hyperparameters: the factor is what costs.
+REPEATS = 4
+# The mode is sought from so many places around the priors' centres; from one where data are many.
+STARTS = 2
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Abilities as the first stage leaves them, one row an ability.
+    """Abilities as the first stage leaves them, S subjects by D dimensions.
 
     Attributes
     ----------
-    points : Points (P).
-    subject : int (P,), rows of one subject share a number.
-    mean : float (P,), likelihood summary: estimate ~ Normal(ability, error).
-    error : float (P, P).
-    draws : float (n, P), draws of the first stage; what they deviate from ``mean`` by is distributed as the error.
+    place : their covariates, groups and runs.
+    mean : float (S, D), likelihood summary: estimate ~ Normal(ability, error).
+    error : float (S, D, D).
+    draws : float (n, S, D), draws of the first stage; what they deviate from ``mean`` by is distributed as the error.
     """
 
-    points: Points
-    subject: np.ndarray
-    mean: np.ndarray
-    error: np.ndarray
-    draws: np.ndarray
+    place: Layout
+    mean: Floats
+    error: Floats
+    draws: Floats
 
 
 @dataclass(frozen=True)
 class Potential:
-    """Minus the log density of the hyperparameters; data are (points, subject, mask, error, estimate)."""
+    """Minus the log density of the hyperparameters; data are the program's arguments."""
 
     priors: TrajectoryPriors
+    program: Callable[..., Any] = models.trajectory
 
     def __call__(self, z: dict[str, Array], data: tuple[Any, ...]) -> Array:
         return potential_energy(self.model, data, {}, z)
@@ -65,7 +73,7 @@ class Potential:
 
     @property
     def model(self) -> Any:
-        return partial(models.trajectory, priors=self.priors)
+        return partial(self.program, priors=self.priors)
 
 
 def staged(
@@ -79,103 +87,133 @@ def staged(
     target_accept: float,
     max_tree_depth: int,
     progress: bool,
-) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray]]:
-    """Hyperparameters (n, ...) by name, abilities (n, P) and sampler statistics (chain, draw); n = chains * draws."""
+    sampler: str | None = None,
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
+    """Hyperparameters (n, ...) by name, abilities (n, S, D), sampler statistics (chain, draw) and facts of the method.
+
+    n = chains * draws. ``sampler`` is "importance" or "nuts"; by default the second where the first falls short.
+    """
     with jax.enable_x64(True):
-        rows = padded_rows(estimates.mean.size)
-        data = (
-            jax.tree.map(rows.grow, estimates.points),
-            rows.grow(estimates.subject),
-            rows.mask,
-            rows.grow_square(estimates.error),
-            rows.grow(estimates.mean),
-        )
-        potential = Potential(priors)
         rng = np.random.default_rng([seed, 3])
-        start = _start(estimates, priors, chains, rng)
-        size = sum(int(np.prod(v.shape[1:])) for v in start.values())
+        n, size = chains * draws, estimates.mean.size
+        data, potential, conditional = _in_full(estimates, priors) if size <= DENSE_ROWS else _by_run(estimates, priors)
         key, other = jax.random.split(jax.random.key(seed))
-        result = run_chains(
-            potential,
-            start,
-            jnp.ones(size),
-            data,
-            Settings(warmup, target_accept, max_tree_depth, adapt_metric=True),
-            key=key,
-            draws=draws,
-            progress=progress,
-            description="trajectory",
-        )
-        z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
+        facts: dict[str, Any] = {}
+        if sampler != "nuts":
+            repeats, starts = (1, STARTS) if size <= DENSE_ROWS else (REPEATS, 1)
+            start = _start(estimates, priors, starts, rng)
+            found = importance_sample(potential, start, data, draws=-(-n // repeats), seed=seed, progress=progress)
+            z = jax.tree.map(lambda v: jnp.repeat(v, repeats, 0)[:n], found.draws)
+            stats = {"lp": np.repeat(found.log_density, repeats)[:n].reshape(chains, draws)}
+            facts = {"pareto_k": found.pareto_k, "effective_draws": found.effective}
+            if sampler is None and found.pareto_k > GOOD:
+                sampler = "nuts"
+        if sampler == "nuts":
+            start = _start(estimates, priors, chains, rng)
+            result = run_chains(
+                potential,
+                start,
+                jnp.ones(sum(int(np.prod(v.shape[1:])) for v in start.values())),
+                data,
+                Settings(warmup, target_accept, max_tree_depth, adapt_metric=True),
+                key=key,
+                draws=draws,
+                progress=progress,
+                description="trajectory",
+            )
+            z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
+            stats = sampler_stats(result.stats)
         hypers = _sites(potential, z, data)
-        n = chains * draws
-        first = rows.grow(np.resize(estimates.draws, (n, estimates.mean.size)).T).T
-        theta = _conditional(hypers, data, jax.random.split(other, n), first)
-        return (
-            {k: np.asarray(v) for k, v in hypers.items()},
-            np.asarray(theta)[:, : estimates.mean.size],
-            result.stats,
-        )
+        theta = conditional(hypers, jax.random.split(other, n), np.resize(estimates.draws, (n, *estimates.mean.shape)))
+        return {k: np.asarray(v) for k, v in hypers.items()}, theta, stats, facts
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a covariance padded to a round number, so that fits of nearly the same size share compiled code."""
-
-    size: int
-    padded: int
-
-    @property
-    def mask(self) -> Array:
-        """1.0 for real rows, 0.0 for padding."""
-        return jnp.asarray(np.arange(self.padded) < self.size, float)
-
-    def grow(self, values: Any) -> Array:
-        """Zeros after the first axis's values."""
-        values = np.asarray(values)
-        extra = np.zeros((self.padded - self.size, *values.shape[1:]), values.dtype)
-        return jnp.asarray(np.concatenate([values, extra]))
-
-    def grow_square(self, matrix: Floats) -> Array:
-        """Zeros around a matrix."""
-        return self.grow(np.asarray(self.grow(matrix.T)).T)
+Conditional = Callable[[dict[str, Array], Array, Floats], Floats]
 
 
-def padded_rows(size: int) -> Rows:
-    """A multiple of :data:`BUCKET` that holds ``size`` rows."""
-    return Rows(size, -(-size // BUCKET) * BUCKET)
+def _in_full(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Conditional]:
+    """Data, potential and draws of abilities (n, S, D) with whole covariances; rows run dimension by dimension."""
+    s, d = e.mean.shape
+    points, subject = e.place.points(d)
+    error = np.zeros((d, s, d, s))
+    at = np.arange(s)
+    error[:, at, :, at] = e.error
+    rows = dense.padded_rows(d * s)
+    data = (
+        jax.tree.map(rows.grow, points),
+        rows.grow(subject),
+        rows.mask,
+        rows.grow_square(error.reshape(d * s, d * s)),
+        rows.grow(e.mean.T.ravel()),
+    )
+
+    def conditional(hypers: dict[str, Array], keys: Array, first: Floats) -> Floats:
+        flat = rows.grow(first.swapaxes(1, 2).reshape(len(first), -1).T).T
+        theta = np.asarray(_conditional_in_full(hypers, keys, flat, data))[:, : d * s]
+        return theta.reshape(-1, d, s).swapaxes(1, 2)
+
+    return data, Potential(priors), conditional
 
 
-def _start(e: Estimates, priors: TrajectoryPriors, chains: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Unconstrained starting points (chain, ...) around the priors' centres, levels at the estimates' means."""
-    d = e.points.n_dimensions
+def _by_run(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Conditional]:
+    """The same with covariances in blocks."""
+    b = blocks.blocks(e.place, e.mean.shape[1])
+    errors, means = (tuple(r.take(v) for r in b.runs) for v in (e.error, e.mean))
+
+    def conditional(hypers: dict[str, Array], keys: Array, first: Floats) -> Floats:
+        fewer = once({name: np.asarray(value) for name, value in hypers.items()})
+        return np.asarray(_conditional_by_run(fewer, keys, jnp.asarray(first), b, errors))
+
+    return (b, errors, means), Potential(priors, models.trajectory_in_blocks), conditional
+
+
+def _start(e: Estimates, priors: TrajectoryPriors, starts: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Unconstrained starting points (start, ...) around the priors' centres, levels at the estimates' means."""
+    d = e.mean.shape[1]
     out: dict[str, Array] = {}
-    for name, prior, size in models.hyperparameter_priors(e.points, priors):
+    for name, prior, size in models.hyperparameter_priors(e.place.points(d)[0], priors):
         if isinstance(prior, Prior):
             centre: Any = np.full(() if size is None else (size,), prior.centre)
             if name == "level":
-                centre = np.bincount(e.points.dimension, e.mean, d) / np.bincount(e.points.dimension, minlength=d)
-            out[name] = jnp.asarray(centre + rng.uniform(-0.5, 0.5, (chains, *np.shape(centre))))
+                weight = 1 / np.diagonal(e.error, axis1=1, axis2=2)
+                centre = (weight * e.mean).sum(0) / weight.sum(0)
+            out[name] = jnp.asarray(centre + rng.uniform(-0.5, 0.5, (starts, *np.shape(centre))))
     if d > 1:
-        out["correlation_tril"] = jnp.asarray(rng.uniform(-0.5, 0.5, (chains, d * (d - 1) // 2)))
+        out["correlation_tril"] = jnp.asarray(rng.uniform(-0.5, 0.5, (starts, d * (d - 1) // 2)))
     return out
 
 
 @partial(jax.jit, static_argnames=("potential",))
 def _sites(potential: Potential, z: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
-    return jax.lax.map(lambda z: potential.sites(z, data), z)
+    return jax.vmap(lambda z: potential.sites(z, data))(z)
 
 
 @jax.jit
-def _conditional(hypers: dict[str, Array], data: tuple[Any, ...], keys: Array, first: Array) -> Array:
-    """Abilities given hyperparameters and the first stage's draws (Matheron's rule), (n, P)."""
-    points, subject, mask, error, mean = data
+def _conditional_in_full(hypers: dict[str, Array], keys: Array, first: Array, data: tuple[Any, ...]) -> Array:
+    return jax.lax.map(lambda v: dense.conditional_draw(v[0], data, v[1], v[2]), (hypers, first, keys))
 
-    def one(args: tuple[dict[str, Array], Array, Array]) -> Array:
-        h, key, draw = args
-        covariance = kernels.masked(kernels.prior_covariance(h, points, subject), mask)
-        prior = kernels.trend(h, points) + jnp.linalg.cholesky(covariance) @ jax.random.normal(key, mean.shape)
-        lower = jnp.linalg.cholesky(covariance + error)
-        return prior + covariance @ jax.scipy.linalg.cho_solve((lower, True), draw - prior)
 
-    return jax.lax.map(one, (hypers, keys, first))
+@jax.jit
+def _conditional_by_run(
+    hypers: dict[str, Array], keys: Array, first: Array, b: blocks.Blocks, errors: tuple[Array, ...]
+) -> Array:
+    """Abilities (n, S, D); ``hypers`` (m, ...) serve n / m draws each."""
+
+    def one(v: tuple[dict[str, Array], Array, Array]) -> Array:
+        def given(draw: Array, key: Array) -> Array:
+            found = block_draws.conditional_draw(v[0], b, errors, tuple(r.take(draw) for r in b.runs), key)
+            return blocks.by_subject(b, found, draw.shape[0])
+
+        return jax.vmap(given)(v[1], v[2])
+
+    m = hypers["slope"].shape[0]
+    folded = jax.lax.map(one, (hypers, first.reshape(m, -1, *first.shape[1:]), keys.reshape(m, -1)))
+    return folded.reshape(first.shape)
+
+
+def once(hypers: dict[str, Floats]) -> dict[str, Floats]:
+    """Hyperparameters (n, ...) without their repeats, (n / REPEATS, ...), where every one comes so often."""
+    n = len(hypers["slope"])
+    if n % REPEATS or any((v.reshape(-1, REPEATS, *v.shape[1:]) != v[::REPEATS, None]).any() for v in hypers.values()):
+        return hypers
+    return {name: v[::REPEATS] for name, v in hypers.items()}

@@ -54,7 +54,8 @@ class TrajectoryReport(page.Page):
     def _asked(self) -> str:
         place, spec = layout(self.fit.spec, self.fit.responses.subjects), self.fit.spec
         reference = ", ".join(f"{n} {10**x:.2e}" for n, x in zip(place.covariates, place.reference, strict=True))
-        how = {"staged": "items by Laplace, then the trajectory by NUTS", "nuts": "items and trajectory by NUTS"}
+        sampler = "NUTS" if "diverging" in self.fit.tree["sample_stats"].dataset else "importance sampling"
+        how = {"staged": f"items by Laplace, then the trajectory by {sampler}", "nuts": "items and trajectory by NUTS"}
         return page.facts(
             {
                 "question": "What do subjects score at compute that nobody has evaluated?",
