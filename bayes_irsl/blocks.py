@@ -34,6 +34,8 @@ Floats = npt.NDArray[np.floating]
 INDUCING = 64
 # Longest run that is one dense block.
 LONGEST = 512
+# Beyond this ratio of standard deviations rounding errors show in a log density.
+MOST_CONTRAST = 1e6
 # Added to the covariance of inducing points, relative to its mean variance.
 RELATIVE_JITTER = 1e-9
 
@@ -99,12 +101,17 @@ class Blocks:
 
 
 class Inverse(NamedTuple):
-    """K^-1 = blockdiag(lower lower')^-1 - group group' (within groups) - common common', and log |K|."""
+    """K^-1 = blockdiag(lower lower')^-1 - group group' (within groups) - common common', and log |K|.
+
+    ``contrast`` is the largest ratio of standard deviations, of what subjects share over what they have for themselves,
+    that a factor has met; differences lose twice as many digits.
+    """
 
     lower: tuple[Array, ...]
     group: tuple[Array, ...]
     common: tuple[Array, ...]
     log_determinant: Array
+    contrast: Array
 
 
 def blocks(place: Layout, n_dimensions: int, inducing: int = INDUCING) -> Blocks:
@@ -209,20 +216,30 @@ def kron(left: Array, right: Array) -> Array:
     return out.reshape(left.shape[0], left.shape[1] * right.shape[0], -1)
 
 
-def inverse(h: dict[str, Array], b: Blocks, errors: tuple[Array, ...] | None = None) -> Inverse:
-    """Of K plus errors (R, L, D, D) by entry of ``b.runs``; padding counts as rows of unit variance."""
+def inverse(
+    h: dict[str, Array], b: Blocks, errors: tuple[Array, ...] | None = None, shared_error: Array | None = None
+) -> Inverse:
+    """Of K plus errors; padding counts as rows of unit variance.
+
+    ``errors`` (R, L, D, D) by entry of ``b.runs`` are every subject's own; of ``shared_error`` (D,), variances, all
+    subjects of a group have the same.
+    """
     a, shared = across_dimensions(h, b.n_dimensions), loadings(h, b, b.places)
-    found = [_whitened(h, b, r, a, shared, None if errors is None else errors[i]) for i, r in enumerate(b.runs)]
+    found = [
+        _whitened(h, b, r, a, shared, None if errors is None else errors[i], shared_error) for i, r in enumerate(b.runs)
+    ]
     log_determinant = sum((2 * _log_diagonal(lower) for lower, _, _ in found), jnp.zeros(()))
+    contrast = jnp.zeros(())
     groups: list[Array] = [f for _, f, _ in found]
     commons: list[Array] = [z for _, _, z in found]
     if b.grouped:
-        gram = _by_group(b, [jnp.einsum("rik,ril->rkl", f, f) for f in groups])
+        gram = by_group(b, [jnp.einsum("rik,ril->rkl", f, f) for f in groups])
         lower = jnp.linalg.cholesky(jnp.eye(gram.shape[-1]) + gram)
         log_determinant = log_determinant + 2 * _log_diagonal(lower)
+        contrast = jnp.diagonal(lower, axis1=1, axis2=2).max()
         of_run = [lower[r.group] for r in b.runs]
         groups = [_right_solve(s, f) for s, f in zip(of_run, groups, strict=True)]
-        shared = _by_group(b, [jnp.einsum("rik,ril->rkl", f, z) for f, z in zip(groups, commons, strict=True)])
+        shared = by_group(b, [jnp.einsum("rik,ril->rkl", f, z) for f, z in zip(groups, commons, strict=True)])
         commons = [z - f @ shared[r.group] for r, f, z in zip(b.runs, groups, commons, strict=True)]
         # Products of what was taken out with the loadings as they were: z' z - shared' shared.
         gram = sum(jnp.einsum("rik,ril->kl", z, z) for z in (z for _, _, z in found))
@@ -231,17 +248,24 @@ def inverse(h: dict[str, Array], b: Blocks, errors: tuple[Array, ...] | None = N
         gram = sum(jnp.einsum("rik,ril->kl", z, z) for z in commons)
     lower = jnp.linalg.cholesky(jnp.eye(gram.shape[-1]) + gram)
     log_determinant = log_determinant + 2 * _log_diagonal(lower)
+    contrast = jnp.maximum(contrast, jnp.diagonal(lower).max())
     commons = [_right_solve(jnp.broadcast_to(lower, (len(z), *lower.shape)), z) for z in commons]
     factors = [lower for lower, _, _ in found]
 
     def back(values: list[Array]) -> tuple[Array, ...]:
         return tuple(solve_triangular(f, v, lower=True, trans=1) for f, v in zip(factors, values, strict=True))
 
-    return Inverse(tuple(factors), back(groups) if b.grouped else (), back(commons), log_determinant)
+    return Inverse(tuple(factors), back(groups) if b.grouped else (), back(commons), log_determinant, contrast)
 
 
 def _whitened(
-    h: dict[str, Array], b: Blocks, r: Runs, a: Array, shared: tuple[Array, Array], error: Array | None
+    h: dict[str, Array],
+    b: Blocks,
+    r: Runs,
+    a: Array,
+    shared: tuple[Array, Array],
+    error: Array | None,
+    shared_error: Array | None,
 ) -> tuple[Array, Array, Array]:
     """Cholesky factor of a run's block (R, L D, L D), and its group and shared loadings solved by it."""
     z, lacking = r.mask[..., None] * shared[0][r.place], shared[1][r.place]
@@ -255,9 +279,11 @@ def _whitened(
     lower = jnp.linalg.cholesky(run)
     if not b.grouped:
         return lower, jnp.zeros((n, length * d, 0)), solve_triangular(lower, kron(z, a), lower=True)
-    both = jnp.concatenate([kron(group_loadings(h, r), a), kron(z, a)], 2)
-    both = solve_triangular(lower, both, lower=True)
-    return lower, both[..., : 2 * d], both[..., 2 * d :]
+    of_group = kron(group_loadings(h, r), a)
+    if shared_error is not None:
+        of_group = jnp.concatenate([of_group, kron(r.mask[..., None], jnp.diag(jnp.sqrt(shared_error)))], 2)
+    both = solve_triangular(lower, jnp.concatenate([of_group, kron(z, a)], 2), lower=True)
+    return lower, both[..., : of_group.shape[2]], both[..., of_group.shape[2] :]
 
 
 def _right_solve(lower: Array, values: Array) -> Array:
@@ -269,7 +295,7 @@ def _log_diagonal(lower: Array) -> Array:
     return jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)).sum()
 
 
-def _by_group(b: Blocks, values: list[Array]) -> Array:
+def by_group(b: Blocks, values: list[Array]) -> Array:
     """Sums over runs (G, ...) of values (R, ...)."""
     parts = [jax.ops.segment_sum(v, r.group, b.n_groups) for r, v in zip(b.runs, values, strict=True)]
     return sum(parts[1:], parts[0])
@@ -283,7 +309,7 @@ def solve(inv: Inverse, b: Blocks, values: tuple[Array, ...]) -> tuple[Array, ..
         for lower, y, v in zip(inv.lower, inv.common, values, strict=True)
     ]
     if b.grouped:
-        group = _by_group(b, [jnp.einsum("rik,ril->rkl", g, v) for g, v in zip(inv.group, values, strict=True)])
+        group = by_group(b, [jnp.einsum("rik,ril->rkl", g, v) for g, v in zip(inv.group, values, strict=True)])
         out = [o - g @ group[r.group] for o, g, r in zip(out, inv.group, b.runs, strict=True)]
     return tuple(out)
 
@@ -298,13 +324,23 @@ def inverse_diagonal(inv: Inverse, b: Blocks) -> tuple[Array, ...]:
     return tuple(out)
 
 
-def log_density(h: dict[str, Array], b: Blocks, errors: tuple[Array, ...], estimates: tuple[Array, ...]) -> Array:
-    """Log density of estimates (R, L, D) ~ Normal(trend, K + errors)."""
-    inv = inverse(h, b, errors)
+def log_density(
+    h: dict[str, Array],
+    b: Blocks,
+    errors: tuple[Array, ...],
+    shared_error: Array | None,
+    estimates: tuple[Array, ...],
+) -> Array:
+    """Log density of estimates (R, L, D) ~ Normal(trend, K + errors); errors as for :func:`inverse`.
+
+    NaN for hyperparameters so far out that double precision cannot tell the density.
+    """
+    inv = inverse(h, b, errors, shared_error)
     apart = tuple(column(e - trend(h, r)) for r, e in zip(b.runs, estimates, strict=True))
     quadratic = sum((v * w).sum() for v, w in zip(apart, solve(inv, b, apart), strict=True))
     n = b.n_dimensions * sum(r.mask.sum() for r in b.runs)
-    return -0.5 * (quadratic + inv.log_determinant + n * jnp.log(2 * jnp.pi))
+    density = -0.5 * (quadratic + inv.log_determinant + n * jnp.log(2 * jnp.pi))
+    return jnp.where(inv.contrast < MOST_CONTRAST, density, jnp.nan)
 
 
 def column(values: Array) -> Array:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from bayes_irsl.report.trajectory import TrajectoryReport
 
 # By kind of model, the first being the default.
-METHODS: dict[type, tuple[str, ...]] = {ItemResponse: ("laplace", "nuts", "svi"), AbilityTrajectory: ("staged", "nuts")}
+METHODS: dict[type, tuple[str, ...]] = {
+    ItemResponse: ("laplace", "nuts", "svi"),
+    AbilityTrajectory: ("staged", "laplace", "nuts"),
+}
 
 SPECS: dict[str, Any] = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
 
@@ -126,8 +129,10 @@ def fit(
         skewed), "nuts" (the reference: started, preconditioned and partly centred by Laplace, chains run together on
         one device), "svi" (a Gaussian guide in the coordinates of the Laplace approximation, trained until it stops
         improving). Of an AbilityTrajectory: "staged" (items by Laplace, then the trajectory of the abilities by
-        importance sampling, with the abilities' uncertainty and their dependence on the items carried along), "nuts"
-        (items and trajectory in one posterior; minutes, for up to a few ten thousand answers).
+        importance sampling, with the abilities' uncertainty and their dependence on the items carried along; NUTS where
+        the weights are poor), "laplace" (the same with hyperparameters normal around their mode: an approximation, for
+        many benchmarks at once), "nuts" (items and trajectory in one posterior; minutes, for up to a few ten thousand
+        answers).
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and

@@ -135,9 +135,13 @@ def smooth(h: dict[str, Array], x: Array, y: Array) -> Array:
 
 
 def group_loadings(h: dict[str, Array], x: Array) -> Array:
-    """What a group's two standard normal effects, level and slope, do at bent coordinates (..., C): (..., 2)."""
-    pull = (x * h["pull"]).sum(-1)
-    return jnp.stack([h["sd_group_level"] * jnp.ones_like(pull), h["sd_group_slope"] * pull], -1)
+    """What a group's two standard normal effects do at bent coordinates (..., C): (..., 2).
+
+    The first is its level with the part of its slope that goes along, the second the rest of its slope.
+    """
+    pull = h["sd_group_slope"] * (x * h["pull"]).sum(-1)
+    correlation = h["lean_group"] / jnp.sqrt(1 + h["lean_group"] ** 2)
+    return jnp.stack([h["sd_group_level"] + correlation * pull, jnp.sqrt(1 - correlation**2) * pull], -1)
 
 
 def along_run(h: dict[str, Array], x: Array, y: Array) -> Array:

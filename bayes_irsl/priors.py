@@ -156,6 +156,7 @@ class TrajectoryPriors:
     sd_curve, length_curve : smooth curve over tokens that all runs share.
     sd_product : interaction of parameters and tokens.
     sd_group_level, sd_group_slope : families or recipes around the common level and (as a share) slope.
+    lean_group : how the two go together, correlation / sqrt(1 - correlation^2): positive where groups fan out.
     sd_run, sd_residual, length_residual : a run's own level, and deviations that fade along it (decades).
     sd_own : scatter of every subject by itself.
     lkj : concentration of the LKJ prior of the correlations between dimensions (a number; 1 is uniform).
@@ -172,6 +173,7 @@ class TrajectoryPriors:
     sd_product: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.1), 1.0))
     sd_group_level: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
     sd_group_slope: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 0.7))
+    lean_group: Prior | float = field(default_factory=lambda: Normal(0.0, 1.0))
     sd_run: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
     sd_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
     length_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 0.7))
@@ -182,7 +184,7 @@ class TrajectoryPriors:
         _check_fields(
             self,
             numbers={"lkj"},
-            positive={f.name for f in fields(self)} - {"level", "lkj"},
+            positive={f.name for f in fields(self)} - {"level", "lean_group", "lkj"},
             positive_numbers={"slope", "pull", "length_drift", "length_curve", "length_residual", "lkj"},
         )
 

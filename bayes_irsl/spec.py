@@ -138,6 +138,10 @@ class AbilityTrajectory:
         on the sets of ``make bench NAME=forecast_forward`` it forecasts worse; far above chance they agree.
     residual
         "run": a level of every run and deviations that fade along it. "iid": every checkpoint by itself.
+    questions
+        What the abilities of groups are: on the "given" questions, or on the "population" that they are a sample of.
+        The second needs answers to questions and ``pool``, and allows for questions that a group favours at every size
+        (:mod:`bayes_irsl.question_error`): for a choice between groups that is to hold on other questions.
     priors
         :class:`TrajectoryPriors`; ``TrajectoryPriors(bend=0.0)`` is a straight line in log compute.
     """
@@ -148,6 +152,7 @@ class AbilityTrajectory:
     covariates: str | tuple[str, ...] = "auto"
     chance: str = "ignore"
     residual: str = "run"
+    questions: str = "given"
     priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
 
     def __post_init__(self) -> None:
@@ -160,6 +165,9 @@ class AbilityTrajectory:
         _one_of("covariates", self.covariates, ("auto", "compute", ("params", "tokens")))
         _one_of("chance", self.chance, ("ignore", "floor"))
         _one_of("residual", self.residual, ("run", "iid"))
+        _one_of("questions", self.questions, ("given", "population"))
+        if self.questions == "population" and self.pool is None:
+            raise InputError('questions="population" is about groups of subjects: name their column with pool=')
         for name in ("pool", "run"):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} = {getattr(self, name)!r}: expected the name of a subject column, or None")
@@ -167,7 +175,7 @@ class AbilityTrajectory:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "chance", "residual")},
+            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "chance", "residual", "questions")},
             "items": self.items.to_dict(),
             "priors": self.priors.to_dict(),
         }

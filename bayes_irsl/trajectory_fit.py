@@ -19,7 +19,9 @@ from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference.staged import Estimates, staged
 from bayes_irsl.inference.tree import PACKAGES, build_tree
-from bayes_irsl.item_fit import Run, approximate, fit_items
+from bayes_irsl.item_fit import Run, approximate
+from bayes_irsl.item_stage import item_stage
+from bayes_irsl.question_error import shared_question_error
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import AbilityTrajectory
 
@@ -79,13 +81,18 @@ def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run
         estimated = from_scores(responses, floor, run.per_chain * run.chains, rng)
         posterior, constant = _score_items(responses), _score_facts(responses, floor)
         diagnostics: dict[str, Any] = {}
+        shared = None
+        if spec.questions == "population":
+            raise InputError('questions="population" needs answers to questions; these are scores of whole benchmarks')
     else:
-        _, tree = fit_items(spec.items, responses, replace(run, method="laplace"))
-        estimated = _from_items(tree)
-        posterior, constant = tree.posterior.to_dataset(), tree["constant_data"].to_dataset()
-        diagnostics = {f"items_{k}": v for k, v in json.loads(tree.attrs["diagnostics"]).items()}
-    found = _of_layout(estimated, place)
-    hypers, theta, stats, facts = staged(found, spec.priors, draws=run.per_chain, **_sampler(run))
+        posterior, constant, diagnostics = item_stage(spec.items, responses, run)
+        estimated = _from_items(posterior)
+        shared = _question_error(spec, responses, place, posterior, constant, estimated.dimensions)
+    found = replace(_of_layout(estimated, place), shared_error=shared)
+    sampler = "laplace" if run.method == "laplace" else None
+    hypers, theta, stats, facts = staged(found, spec.priors, draws=run.per_chain, sampler=sampler, **_sampler(run))
+    if shared is not None:
+        facts["question_error_sd"] = np.sqrt(shared).tolist()
     everyone = estimated.draws.copy()
     everyone[:, place.used] = theta
     if "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses):
@@ -94,8 +101,26 @@ def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run
     return posterior, constant, stats, diagnostics | facts
 
 
+def _question_error(
+    spec: AbilityTrajectory,
+    responses: Responses,
+    place: Layout,
+    posterior: xr.Dataset,
+    constant: xr.Dataset,
+    dimensions: tuple[str, ...],
+) -> Floats | None:
+    """Variances (D,) of what the questions asked add to the abilities of a group's subjects alike."""
+    if spec.questions == "given":
+        return None
+    names = constant["item_dimension"].to_numpy().astype(str).tolist()
+    of_item = np.array([dimensions.index(v) if v in dimensions else 0 for v in names], np.intp)
+    return shared_question_error(posterior, of_item, responses, place)
+
+
 def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run) -> Parts:
     """Items and trajectory in one posterior, started from the two stages."""
+    if spec.questions == "population":
+        raise InputError('questions="population" is for method="staged": a joint fit is about the given questions')
     if is_aggregate(responses):
         raise InputError('scores of whole benchmarks have no items to fit jointly: use method="staged"')
     task = problem(spec.items, responses)
@@ -109,7 +134,7 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
     approximation, raw, _ = approximate(task, run, max(400, run.chains))
     s = approximation.structure
     begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
-    estimates = _of_layout(_from_items(begun), place)
+    estimates = _of_layout(_from_items(begun.posterior.to_dataset()), place)
     hypers, *_ = staged(estimates, spec.priors, draws=100, **_sampler(run))
     points = place.points(len(task.dimensions))
     raw, hypers, stats = joint(task, s, raw, *points, hypers, spec.priors, draws=run.draws, **_sampler(run))
@@ -126,15 +151,16 @@ def _sampler(run: Run) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def _from_items(tree: xr.DataTree) -> Estimated:
-    posterior = tree.posterior.to_dataset()
+def _from_items(posterior: xr.Dataset) -> Estimated:
     theta = posterior["theta"].stack(sample=("chain", "draw")).transpose("sample", "subject", ...).to_numpy()
     if "dimension" not in posterior["theta"].dims:
         return from_item_draws(theta[..., None].astype(float), np.ones((1, 1)), ("ability",))
     names = tuple(posterior["dimension"].to_numpy().astype(str).tolist())
-    correlation = posterior["correlation"].mean(("chain", "draw")).to_numpy().astype(float)
-    # Abilities are on the scale on which calibration subjects have sd 1.
-    return from_item_draws(theta.astype(float), correlation, names)
+    # Abilities are on the scale on which calibration subjects have sd 1; fitted apart, they know nothing of each other.
+    prior = np.eye(len(names))
+    if "correlation" in posterior:
+        prior = posterior["correlation"].mean(("chain", "draw")).to_numpy().astype(float)
+    return from_item_draws(theta.astype(float), prior, names)
 
 
 def _of_layout(estimated: Estimated, place: Layout) -> Estimates:

@@ -23,10 +23,10 @@ def trajectory(points, subject, mask, error, estimate=None, *, priors):
     numpyro.sample("estimate", dist.MultivariateNormal(mean, covariance_matrix=covariance), obs=estimate)
 
 
-def trajectory_in_blocks(blocks, error, estimate, *, priors):
-    """The same for thousands of abilities: estimates (R, L, D) and errors (R, L, D, D) by entry of ``blocks.runs``."""
+def trajectory_in_blocks(blocks, errors, shared_error, estimates, *, priors):
+    """The same for thousands of abilities, with the covariance and errors of :mod:`bayes_irsl.blocks`."""
     h = hyperparameters(blocks, priors)
-    numpyro.factor("estimate", log_density(h, blocks, error, estimate))
+    numpyro.factor("estimate", log_density(h, blocks, errors, shared_error, estimates))
 
 
 def abilities_over_compute(cells, _, *, points, subject, trend_priors):
@@ -77,7 +77,7 @@ def hyperparameter_priors(points, priors):
     if n_coordinates > 1:
         names += ["length_drift", "sd_curve", "length_curve", "sd_product"]
     if points.grouped:
-        names += ["sd_group_level", "sd_group_slope"]
+        names += ["sd_group_level", "sd_group_slope", "lean_group"]
     if points.along_run:
         names += ["sd_run", "sd_residual", "length_residual"]
     return found + [(name, getattr(priors, name), None) for name in names]

@@ -94,7 +94,7 @@ class Both:
 def test_density_is_that_of_the_whole_normal(pool, d, covariates):
     case = Both(pool, d, covariates)
     expected = stats.multivariate_normal(case.mean, case.prior + case.full_error).logpdf(case.y.T.ravel())
-    found = algebra.log_density(case.h, case.b, case.runs(case.error), case.runs(case.y))
+    found = algebra.log_density(case.h, case.b, case.runs(case.error), None, case.runs(case.y))
     assert float(found) == pytest.approx(expected, abs=1e-4)
 
 
@@ -118,7 +118,7 @@ def test_without_a_run_column_every_subject_is_a_block():
     case = Both("family", 2, "auto", residual="iid")
     assert [r.rows.shape[1] for r in case.b.runs] == [1]
     expected = stats.multivariate_normal(case.mean, case.prior + case.full_error).logpdf(case.y.T.ravel())
-    found = algebra.log_density(case.h, case.b, case.runs(case.error), case.runs(case.y))
+    found = algebra.log_density(case.h, case.b, case.runs(case.error), None, case.runs(case.y))
     assert float(found) == pytest.approx(expected, abs=1e-4)
 
 
@@ -130,7 +130,7 @@ def test_draws_given_estimates_have_the_conditional_moments(d):
     first = case.y + np.einsum("sde,nse->nsd", lower, rng.standard_normal((n, case.s, d)))
 
     def one(first, key):
-        found = block_draws.conditional_draw(case.h, case.b, case.runs(case.error), case.runs(first), key)
+        found = block_draws.conditional_draw(case.h, case.b, case.runs(case.error), None, case.runs(first), key)
         return algebra.by_subject(case.b, found, case.s)
 
     found = np.asarray(jax.jit(jax.vmap(one))(jnp.asarray(first), jax.random.split(jax.random.key(0), n)))
@@ -161,6 +161,45 @@ def test_predictions_are_those_of_whole_covariances(pool, d):
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-4)
     for name, value in whole[2].items():
         np.testing.assert_allclose(found[2][name], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_errors_that_groups_share_are_part_of_the_density(d):
+    case = Both("family", d, "auto")
+    shared = np.linspace(0.1, 0.3, d)
+    same = case.place.group[:, None] == case.place.group
+    full = case.prior + case.full_error + np.kron(np.diag(shared), same)
+    expected = stats.multivariate_normal(case.mean, full).logpdf(case.y.T.ravel())
+    found = algebra.log_density(case.h, case.b, case.runs(case.error), jnp.asarray(shared), case.runs(case.y))
+    assert float(found) == pytest.approx(expected, abs=1e-4)
+
+
+def test_draws_are_free_of_errors_that_groups_share():
+    case, n = Both("family", 2, "auto"), 8000
+    shared, rng = np.array([0.2, 0.05]), np.random.default_rng(5)
+    error = case.full_error + np.kron(np.diag(shared), case.place.group[:, None] == case.place.group)
+    lower = np.linalg.cholesky(case.error)
+    first = case.y + np.einsum("sde,nse->nsd", lower, rng.standard_normal((n, case.s, 2)))
+
+    def one(first, key):
+        found = block_draws.conditional_draw(
+            case.h, case.b, case.runs(case.error), jnp.asarray(shared), case.runs(first), key
+        )
+        return algebra.by_subject(case.b, found, case.s)
+
+    found = np.asarray(jax.jit(jax.vmap(one))(jnp.asarray(first), jax.random.split(jax.random.key(0), n)))
+    gain = case.prior @ np.linalg.inv(case.prior + error)
+    covariance, flat = case.prior - gain @ case.prior, found.swapaxes(1, 2).reshape(n, -1)
+    sd = np.sqrt(covariance.diagonal())
+    mean = case.mean + gain @ (case.y.T.ravel() - case.mean)
+    np.testing.assert_allclose((flat.mean(0) - mean) / sd, 0, atol=5 / np.sqrt(n))
+    np.testing.assert_allclose(np.cov(flat.T) / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=0.08)
+
+
+def test_densities_beyond_double_precision_are_not_numbers():
+    case = Both(None, 1, "auto")
+    h = case.h | {"bend": jnp.array([9.0, 9.0]), "sd_product": jnp.asarray(1e6)}
+    assert np.isnan(algebra.log_density(h, case.b, case.runs(case.error), None, case.runs(case.y)))
 
 
 def test_few_inducing_points_keep_every_variance():

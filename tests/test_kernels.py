@@ -36,7 +36,8 @@ def points(coordinates, run, group=None, dimension=None, along_run=True, grouped
 H = {
     "level": jnp.array([0.5]), "slope": jnp.array([2.0]), "pull": jnp.array([1.2, 0.8]), "bend": jnp.array([0.3, 0.1]),
     "sd_drift": 0.4, "length_drift": 0.9, "sd_curve": 0.2, "length_curve": 1.1, "sd_product": 0.15, "sd_own": 0.05,
-    "sd_run": 0.1, "sd_residual": 0.3, "length_residual": 0.5, "sd_group_level": 0.25, "sd_group_slope": 0.1,
+    "sd_run": 0.1, "sd_residual": 0.3, "length_residual": 0.5,
+    "sd_group_level": 0.25, "sd_group_slope": 0.1, "lean_group": 0.0,
 }  # fmt: skip
 
 
@@ -124,3 +125,14 @@ def test_uncertain_compute_is_worth_its_slope():
 def test_padding_is_independent_of_everything():
     full = jnp.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 3.0]])
     np.testing.assert_allclose(kernels.masked(full, jnp.array([1.0, 1.0, 0.0])), [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+
+
+def test_groups_that_lean_fan_out():
+    """Correlation 0.6: what level and slope share moves both; variances stay those of level and slope."""
+    h = H | {"lean_group": 0.75}
+    x = jnp.array([[0.5, -0.2], [1.5, 0.3]])
+    found = kernels.group_loadings(h, x)
+    pull = 0.1 * (x @ h["pull"])
+    expected = jnp.array([[1.0, 0.6], [0.6, 1.0]])
+    effects = jnp.stack([jnp.full(2, 0.25), pull], 1)
+    np.testing.assert_allclose(found @ found.T, effects @ expected @ effects.T, rtol=1e-6)

@@ -202,7 +202,7 @@ def test_forecasts_refuse_what_they_do_not_know(fitted):
         bi.forecast(fitted, params=1e10, tokens=1e11, kind="score")
     with pytest.raises(InputError, match="population=True needs answers to items"):
         bi.forecast(fitted, params=1e10, tokens=1e11, population=True)
-    with pytest.raises(InputError, match=r"expected one of .'staged', 'nuts'. for an AbilityTrajectory"):
+    with pytest.raises(InputError, match=r"expected one of .'staged', 'laplace', 'nuts'. for an AbilityTrajectory"):
         bi.fit(bi.AbilityTrajectory(), scores(), method="svi")
 
 

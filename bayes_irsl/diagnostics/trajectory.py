@@ -60,6 +60,14 @@ def _free(fit: Any) -> tuple[list[str], Floats]:
 
 def _weights(fit: Any) -> Check:
     notes = notes_of(fit)
+    if fit.method == "laplace":
+        return Check(
+            "hyperparameters",
+            "REVIEW",
+            np.nan,
+            "Hyperparameters are normal around their mode, which nothing has checked.",
+            'Fit fewer benchmarks with method="staged" and compare the forecasts.',
+        )
     k = float(notes["pareto_k"])
     return Check(
         "Pareto k",

@@ -163,7 +163,8 @@ def _new_items(
     intercept = of_benchmark("mean_intercept") + of_benchmark("sd_intercept") * z[0]
     log_a = of_benchmark("mean_log_a")
     if "sd_log_a" in posterior:
-        log_a = log_a + posterior["sd_log_a"].to_numpy()[:, None] * z[1]
+        spread = posterior["sd_log_a"]
+        log_a = log_a + (of_benchmark("sd_log_a") if "benchmark" in spread.dims else spread.to_numpy()[:, None]) * z[1]
     a = np.exp(log_a)
     none = np.zeros(len(of), np.intp)
     return ItemDraws(

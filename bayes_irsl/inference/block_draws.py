@@ -12,6 +12,7 @@ from bayes_irsl.blocks import (
     Blocks,
     Runs,
     across_dimensions,
+    by_group,
     column,
     group_loadings,
     inverse,
@@ -44,18 +45,34 @@ def prior_draw(h: dict[str, Array], b: Blocks, key: Array) -> tuple[Array, ...]:
 
 
 def conditional_draw(
-    h: dict[str, Array], b: Blocks, errors: tuple[Array, ...], first: tuple[Array, ...], key: Array
+    h: dict[str, Array],
+    b: Blocks,
+    errors: tuple[Array, ...],
+    shared_error: Array | None,
+    first: tuple[Array, ...],
+    key: Array,
 ) -> tuple[Array, ...]:
     """Abilities (R, L, D) given hyperparameters and draws of the first stage, by Matheron's rule.
 
-    prior + K (K + E)^-1 (first - prior) = first - E (K + E)^-1 (first - prior).
+    prior + K (K + E)^-1 (first - prior) = first - E (K + E)^-1 (first - prior), with ``first`` ~ Normal(estimate, E):
+    what groups share of E is added here, the rest is in the draws.
     """
+    key, other = jax.random.split(key)
+    if shared_error is not None:
+        moved = jnp.sqrt(shared_error) * jax.random.normal(other, (b.n_groups, b.n_dimensions))
+        first = tuple(f + r.mask[..., None] * moved[r.group][:, None] for f, r in zip(first, b.runs, strict=True))
     prior = prior_draw(h, b, key)
     apart = tuple(column(f - p) for f, p in zip(first, prior, strict=True))
-    weights = solve(inverse(h, b, errors), b, apart)
-    return tuple(
-        f - jnp.einsum("rlde,rle->rld", e, w.reshape(f.shape)) for f, e, w in zip(first, errors, weights, strict=True)
-    )
+    weights = [
+        w.reshape(f.shape) for w, f in zip(solve(inverse(h, b, errors, shared_error), b, apart), first, strict=True)
+    ]
+    out = [f - jnp.einsum("rlde,rle->rld", e, w) for f, e, w in zip(first, errors, weights, strict=True)]
+    if shared_error is not None:
+        of_group = shared_error * by_group(
+            b, [(r.mask[..., None] * w).sum(1) for r, w in zip(b.runs, weights, strict=True)]
+        )
+        out = [o - r.mask[..., None] * of_group[r.group][:, None] for o, r in zip(out, b.runs, strict=True)]
+    return tuple(out)
 
 
 def predict(

@@ -71,25 +71,10 @@ def importance_sample(
         Draws to keep; they may repeat.
     """
     rng = np.random.default_rng([seed, 17])
-    n_starts = len(jax.tree.leaves(starts)[0])
-    first = jax.tree.map(lambda v: v[0], starts)
-    back = ravel_pytree(first)[1]
     with tqdm(total=MOST_ROUNDS, desc=description, disable=not progress, leave=False, unit="round") as bar:
-
-        def slope(x: Floats) -> tuple[float, Floats]:
-            value, gradient = _slope(potential, back(jnp.asarray(x)), data)
-            found = np.asarray(ravel_pytree(gradient)[0])
-            # A step of the line search may leave what can be factored; it is too far then.
-            return (float(value), found) if np.isfinite(value) and np.isfinite(found).all() else (1e10, 0 * found)
-
         bar.set_postfix_str("mode")
-        found = [
-            minimize(slope, np.asarray(ravel_pytree(jax.tree.map(lambda v, i=i: v[i], starts))[0]), jac=True)
-            for i in range(n_starts)
-        ]
-        best = min(found, key=lambda f: f.fun)
-        rounds = [(best.x, _covariance(lambda x: slope(x)[1], best.x))]
-        x, density = np.zeros((0, best.x.size)), np.zeros(0)
+        rounds, back = [mode(potential, starts, data)], _back(starts)
+        x, density = np.zeros((0, rounds[0][0].size)), np.zeros(0)
         for _ in range(MOST_ROUNDS):
             x = np.concatenate([x, _t_draws(*rounds[-1], ROUND, rng)])
             density = np.concatenate([density, _densities(potential, back, x[-ROUND:], data)])
@@ -103,6 +88,37 @@ def importance_sample(
     at = (rng.uniform() + np.arange(draws)) / draws
     chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(weight), at), len(weight) - 1))
     return Weighted(jax.vmap(back)(jnp.asarray(x[chosen])), density[chosen], k, float(effective))
+
+
+def normal_sample(potential: Potential, starts: Any, data: Any, *, draws: int, seed: int) -> Weighted:
+    """Draws of the normal at the mode with the curvature there, as they are: for too many parameters to weight.
+
+    Arguments as of :func:`importance_sample`.
+    """
+    centre, covariance = mode(potential, starts, data)
+    free = np.random.default_rng([seed, 17]).standard_normal((draws, len(centre)))
+    x, back = centre + free @ np.linalg.cholesky(covariance).T, _back(starts)
+    return Weighted(jax.vmap(back)(jnp.asarray(x)), _densities(potential, back, x, data), np.nan, np.nan)
+
+
+def mode(potential: Potential, starts: Any, data: Any) -> tuple[Floats, Floats]:
+    """The best of the modes that the starts lead to, and the inverse of the curvature there, of the flat parameters."""
+    back = _back(starts)
+
+    def slope(x: Floats) -> tuple[float, Floats]:
+        value, gradient = _slope(potential, back(jnp.asarray(x)), data)
+        found = np.asarray(ravel_pytree(gradient)[0])
+        # A step of the line search may leave what can be factored; it is too far then.
+        return (float(value), found) if np.isfinite(value) and np.isfinite(found).all() else (1e10, 0 * found)
+
+    flat = np.asarray(jax.vmap(lambda z: ravel_pytree(z)[0])(starts))
+    best = min((minimize(slope, x, jac=True) for x in flat), key=lambda f: f.fun)
+    return best.x, _covariance(lambda x: slope(x)[1], best.x)
+
+
+def _back(starts: Any) -> Callable[[Array], Any]:
+    """From a flat vector to the parameters, as one of the starts has them."""
+    return ravel_pytree(jax.tree.map(lambda v: v[0], starts))[1]
 
 
 @partial(jax.jit, static_argnames=("potential",))

@@ -87,6 +87,8 @@ def laplace(problem: Problem, progress: Callable[[int, float], None] | None = No
         length = float(np.abs(direction).max())
         if best is not None and _worse(point, best, decrement) and min(radius, length) > 1e-3:
             radius = 0.3 * min(radius, length, RADIUS)
+        elif best is not None and not np.isfinite(point.objective):
+            break
         else:
             if best is not None:
                 radius = 2 * radius
@@ -255,6 +257,10 @@ def evaluate(
         cholesky = _positive(h_tt, cross, h_hh)
         if cholesky is not None and np.abs(cho_solve((cholesky, True), gradient)).max() <= radius:
             break
+    if cholesky is None:
+        # Some subject's answers curve the wrong way, as overdispersed ones can: its prior alone, and a step that climbs.
+        clipped = np.diag(np.minimum(totals.curvature_theta, 0)) - prior_block
+        cholesky = _positive(free.restrict(free.restrict(-clipped).T), 0 * cross, h_hh)
     if cholesky is None:
         return Point(-np.inf, -np.inf, np.zeros(1), np.eye(1), free, n, state.sd)
     total = jnp.asarray(state.theta.sum(1), jnp.float32)

@@ -25,14 +25,14 @@ from bayes_irsl import blocks
 from bayes_irsl.covariates import Layout
 from bayes_irsl.inference import block_draws, dense
 from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
-from bayes_irsl.inference.importance import GOOD, importance_sample
+from bayes_irsl.inference.importance import GOOD, importance_sample, normal_sample
 from bayes_irsl.models import trajectory as models
 from bayes_irsl.priors import Prior, TrajectoryPriors
 
 Array = Any
 Floats = npt.NDArray[np.floating]
 
-DENSE_ROWS = 320
+DENSE_ROWS = 192
 # Draws of abilities, in blocks, for every draw of hyperparameters: the factor is what costs.
 REPEATS = 4
 # The mode is sought from so many places around the priors' centres; from one where data are many.
@@ -49,12 +49,14 @@ class Estimates:
     mean : float (S, D), likelihood summary: estimate ~ Normal(ability, error).
     error : float (S, D, D).
     draws : float (n, S, D), draws of the first stage; what they deviate from ``mean`` by is distributed as the error.
+    shared_error : float (D,), variances of errors that all subjects of a group have in common, or None.
     """
 
     place: Layout
     mean: Floats
     error: Floats
     draws: Floats
+    shared_error: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,20 @@ def staged(
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
     """Hyperparameters (n, ...) by name, abilities (n, S, D), sampler statistics (chain, draw) and facts of the method.
 
-    n = chains * draws. ``sampler`` is "importance" or "nuts"; by default the second where the first falls short.
+    n = chains * draws. ``sampler`` is "importance", "nuts" or "laplace"; by default the first, and the
+    second where it falls short.
     """
     with jax.enable_x64(True):
         rng = np.random.default_rng([seed, 3])
         n, size = chains * draws, estimates.mean.size
-        data, potential, conditional = _in_full(estimates, priors) if size <= DENSE_ROWS else _by_run(estimates, priors)
+        form = _in_full(estimates, priors, rng) if size <= DENSE_ROWS else _by_run(estimates, priors)
+        data, potential, conditional = form
         key, other = jax.random.split(jax.random.key(seed))
         facts: dict[str, Any] = {}
-        if sampler != "nuts":
+        if sampler == "laplace":
+            found = normal_sample(potential, _start(estimates, priors, 1, rng), data, draws=n, seed=seed)
+            z, stats = found.draws, {"lp": found.log_density.reshape(chains, draws)}
+        elif sampler != "nuts":
             repeats, starts = (1, STARTS) if size <= DENSE_ROWS else (REPEATS, 1)
             start = _start(estimates, priors, starts, rng)
             found = importance_sample(potential, start, data, draws=-(-n // repeats), seed=seed, progress=progress)
@@ -131,13 +138,20 @@ def staged(
 Conditional = Callable[[dict[str, Array], Array, Floats], Floats]
 
 
-def _in_full(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Conditional]:
+def _in_full(e: Estimates, priors: TrajectoryPriors, rng: np.random.Generator) -> tuple[Any, Potential, Conditional]:
     """Data, potential and draws of abilities (n, S, D) with whole covariances; rows run dimension by dimension."""
     s, d = e.mean.shape
     points, subject = e.place.points(d)
     error = np.zeros((d, s, d, s))
     at = np.arange(s)
     error[:, at, :, at] = e.error
+    # Draws of the first stage lack what groups share.
+    extra = np.zeros((len(e.draws), d, s))
+    if e.shared_error is not None:
+        same = e.place.group[:, None] == e.place.group
+        error += np.einsum("de,e,st->dset", np.eye(d), e.shared_error, same)
+        moved = np.sqrt(e.shared_error) * rng.standard_normal((len(e.draws), len(e.place.groups), d))
+        extra = moved[:, e.place.group].swapaxes(1, 2)
     rows = dense.padded_rows(d * s)
     data = (
         jax.tree.map(rows.grow, points),
@@ -148,7 +162,7 @@ def _in_full(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Co
     )
 
     def conditional(hypers: dict[str, Array], keys: Array, first: Floats) -> Floats:
-        flat = rows.grow(first.swapaxes(1, 2).reshape(len(first), -1).T).T
+        flat = rows.grow((first.swapaxes(1, 2) + np.resize(extra, (len(first), d, s))).reshape(len(first), -1).T).T
         theta = np.asarray(_conditional_in_full(hypers, keys, flat, data))[:, : d * s]
         return theta.reshape(-1, d, s).swapaxes(1, 2)
 
@@ -159,12 +173,13 @@ def _by_run(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Con
     """The same with covariances in blocks."""
     b = blocks.blocks(e.place, e.mean.shape[1])
     errors, means = (tuple(r.take(v) for r in b.runs) for v in (e.error, e.mean))
+    shared = None if e.shared_error is None else jnp.asarray(e.shared_error)
 
     def conditional(hypers: dict[str, Array], keys: Array, first: Floats) -> Floats:
         fewer = once({name: np.asarray(value) for name, value in hypers.items()})
-        return np.asarray(_conditional_by_run(fewer, keys, jnp.asarray(first), b, errors))
+        return np.asarray(_conditional_by_run(fewer, keys, jnp.asarray(first), b, errors, shared))
 
-    return (b, errors, means), Potential(priors, models.trajectory_in_blocks), conditional
+    return (b, errors, shared, means), Potential(priors, models.trajectory_in_blocks), conditional
 
 
 def _start(e: Estimates, priors: TrajectoryPriors, starts: int, rng: np.random.Generator) -> dict[str, Array]:
@@ -195,13 +210,19 @@ def _conditional_in_full(hypers: dict[str, Array], keys: Array, first: Array, da
 
 @jax.jit
 def _conditional_by_run(
-    hypers: dict[str, Array], keys: Array, first: Array, b: blocks.Blocks, errors: tuple[Array, ...]
+    hypers: dict[str, Array],
+    keys: Array,
+    first: Array,
+    b: blocks.Blocks,
+    errors: tuple[Array, ...],
+    shared: Array | None,
 ) -> Array:
     """Abilities (n, S, D); ``hypers`` (m, ...) serve n / m draws each."""
 
     def one(v: tuple[dict[str, Array], Array, Array]) -> Array:
         def given(draw: Array, key: Array) -> Array:
-            found = block_draws.conditional_draw(v[0], b, errors, tuple(r.take(draw) for r in b.runs), key)
+            first = tuple(r.take(draw) for r in b.runs)
+            found = block_draws.conditional_draw(v[0], b, errors, shared, first, key)
             return blocks.by_subject(b, found, draw.shape[0])
 
         return jax.vmap(given)(v[1], v[2])

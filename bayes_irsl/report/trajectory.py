@@ -55,13 +55,18 @@ class TrajectoryReport(page.Page):
         place, spec = layout(self.fit.spec, self.fit.responses.subjects), self.fit.spec
         reference = ", ".join(f"{n} {10**x:.2e}" for n, x in zip(place.covariates, place.reference, strict=True))
         sampler = "NUTS" if "diverging" in self.fit.tree["sample_stats"].dataset else "importance sampling"
-        how = {"staged": f"items by Laplace, then the trajectory by {sampler}", "nuts": "items and trajectory by NUTS"}
+        how = {
+            "staged": f"items by Laplace, then the trajectory by {sampler}",
+            "laplace": "items by Laplace, then the trajectory by Laplace",
+            "nuts": "items and trajectory by NUTS",
+        }
         return page.facts(
             {
                 "question": "What do subjects score at compute that nobody has evaluated?",
                 "runs over": " and ".join(place.covariates),
                 "levels are stated at": reference,
                 "groups": f"{len(place.groups)} by {spec.pool}" if place.grouped else "none",
+                "abilities are on": f"the {spec.questions} questions",
                 "residuals": "correlated along a run" if place.along_run else "every subject by itself",
                 "method": how[self.fit.method],
                 "scale": json.loads(self.fit.tree.attrs["scale"]),
