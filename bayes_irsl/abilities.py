@@ -14,8 +14,10 @@ from bayes_irsl.responses import Responses
 
 Floats = npt.NDArray[np.floating]
 
-# Least share of the prior's precision that answers must add for an ability to count as observed.
+# Least share of the prior's precision that answers must add for an ability to count as observed; of posterior draws so
+# many over their number, since the noise of their mean is divided by the square root of that share.
 LEAST_INFORMATION = 1e-3
+NOISE = 20.0
 # Cavity under which the likelihood of a whole benchmark's score is summarised, and its grid.
 CAVITY_MEAN, CAVITY_SD = 0.0, 3.0
 GRID = np.linspace(-16.0, 12.0, 1401)
@@ -59,14 +61,14 @@ def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -
     """
     n, s, d = theta.shape
     mean = theta.mean(0)
-    root = np.linalg.cholesky(prior)
+    root, least = np.linalg.cholesky(prior), min(max(LEAST_INFORMATION, NOISE / n), 0.5)
     error, estimate, draws = np.empty((s, d, d)), np.empty((s, d)), np.empty_like(theta)
     for k in range(s):
         # In these coordinates the prior is the unit matrix and the posterior diagonal: precisions are subtracted.
         whitened = np.linalg.solve(root, (theta[:, k] - mean[k]).T)
         posterior, vectors = np.linalg.eigh(np.atleast_2d(whitened @ whitened.T / (n - 1)))
         basis = root @ vectors
-        left = np.maximum(1 - posterior, LEAST_INFORMATION)
+        left = np.maximum(1 - posterior, least)
         error[k] = (basis * (posterior / left)) @ basis.T
         estimate[k] = basis @ (np.linalg.solve(basis, mean[k]) / left)
         draws[:, k] = estimate[k] + (basis @ (vectors.T @ whitened / np.sqrt(left)[:, None])).T

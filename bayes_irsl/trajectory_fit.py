@@ -152,15 +152,20 @@ def _sampler(run: Run) -> dict[str, Any]:
 
 
 def _from_items(posterior: xr.Dataset) -> Estimated:
-    theta = posterior["theta"].stack(sample=("chain", "draw")).transpose("sample", "subject", ...).to_numpy()
+    """Estimates on the scale of the items, on which calibration subjects have sd 1."""
+    theta = (
+        posterior["theta"].stack(sample=("chain", "draw")).transpose("sample", "subject", ...).to_numpy().astype(float)
+    )
     if "dimension" not in posterior["theta"].dims:
-        return from_item_draws(theta[..., None].astype(float), np.ones((1, 1)), ("ability",))
+        return from_item_draws(theta[..., None], np.ones((1, 1)), ("ability",))
     names = tuple(posterior["dimension"].to_numpy().astype(str).tolist())
-    # Abilities are on the scale on which calibration subjects have sd 1; fitted apart, they know nothing of each other.
-    prior = np.eye(len(names))
     if "correlation" in posterior:
-        prior = posterior["correlation"].mean(("chain", "draw")).to_numpy().astype(float)
-    return from_item_draws(theta.astype(float), prior, names)
+        return from_item_draws(theta, posterior["correlation"].mean(("chain", "draw")).to_numpy().astype(float), names)
+    # Fitted apart, benchmarks know nothing of each other.
+    each = [from_item_draws(theta[..., [d]], np.ones((1, 1)), (name,)) for d, name in enumerate(names)]
+    error = np.einsum("sd,de->sde", np.concatenate([e.error[:, :, 0] for e in each], 1), np.eye(len(names)))
+    mean, draws = (np.concatenate([getattr(e, what) for e in each], -1) for what in ("mean", "draws"))
+    return Estimated(names, mean, error, draws)
 
 
 def _of_layout(estimated: Estimated, place: Layout) -> Estimates:

@@ -2,9 +2,9 @@
 
 Adaptive multiple importance sampling (Cornuet and others 2012): rounds of draws from multivariate t distributions, the
 first at the mode with the curvature there, each next with the mean and covariance that all draws so far give. Every
-draw is weighted by the density over the mixture of all rounds, the largest weights are smoothed (Vehtari and others
-2024), and draws are resampled. Rounds end when the weights are worth enough equal ones; the shape k of their tail says
-whether it worked: up to 0.7 it did.
+draw is weighted by the density over the mixture of all rounds; rounds end when the weights are worth enough equal ones.
+What is kept are fresh draws from the last distribution, weighted by themselves, their largest weights smoothed (Vehtari
+and others 2024), and resampled. The shape k of the weights' tail says whether it worked: up to 0.7 it did.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Potential = Callable[[Any, Any], Array]
 DEGREES = 5
 ROUND = 500
 MOST_ROUNDS = 16
-# Weights worth so many equal ones are enough.
-ENOUGH = 400
+# Last proposals: their variances over those found, and how many are tried.
+WIDER, TRIES = 1.2, 3
 # Step of the differences that give the curvature, in units of the unconstrained parameters (logs, mostly).
 STEP = 1e-3
 NO_WEIGHT = 700.0
@@ -54,6 +54,7 @@ def importance_sample(
     *,
     draws: int,
     seed: int,
+    enough: int = 2000,
     progress: bool = False,
     description: str = "hyperparameters",
 ) -> Weighted:
@@ -69,25 +70,51 @@ def importance_sample(
         Second argument of ``potential``.
     draws
         Draws to keep; they may repeat.
+    enough
+        Weights worth so many equal ones end the rounds; the last proposal is drawn from twice as often.
     """
-    rng = np.random.default_rng([seed, 17])
+    rng, back = np.random.default_rng([seed, 17]), _back(starts)
+
+    def log_density(x: Floats) -> Floats:
+        return _densities(potential, back, x, data)
+
     with tqdm(total=MOST_ROUNDS, desc=description, disable=not progress, leave=False, unit="round") as bar:
         bar.set_postfix_str("mode")
-        rounds, back = [mode(potential, starts, data)], _back(starts)
-        x, density = np.zeros((0, rounds[0][0].size)), np.zeros(0)
-        for _ in range(MOST_ROUNDS):
-            x = np.concatenate([x, _t_draws(*rounds[-1], ROUND, rng)])
-            density = np.concatenate([density, _densities(potential, back, x[-ROUND:], data)])
-            weight, k = _smoothed(density - np.logaddexp.reduce([_t_density(x, *r) for r in rounds], 0))
-            effective = 1 / (weight**2).sum()
-            bar.update()
-            bar.set_postfix_str(f"{effective:.0f} effective draws")
-            if effective >= ENOUGH and k <= GOOD:
+        rounds = _adapted(mode(potential, starts, data), log_density, enough, rng, bar)
+        # Draws that have shaped their own proposal, or ended the rounds, favour the middle: the last are fresh.
+        for _ in range(TRIES):
+            centre, covariance = rounds[-1][0], WIDER * rounds[-1][1]
+            x = _t_draws(centre, covariance, 2 * enough, rng)
+            density = log_density(x)
+            weight, k = _smoothed(density - _t_density(x, centre, covariance))
+            if k <= GOOD:
                 break
             rounds.append(_moments(x, weight, rounds[0][1]))
     at = (rng.uniform() + np.arange(draws)) / draws
     chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(weight), at), len(weight) - 1))
-    return Weighted(jax.vmap(back)(jnp.asarray(x[chosen])), density[chosen], k, float(effective))
+    return Weighted(jax.vmap(back)(jnp.asarray(x[chosen])), density[chosen], k, float(1 / (weight**2).sum()))
+
+
+Proposal = tuple[Floats, Floats]
+
+
+def _adapted(
+    first: Proposal, log_density: Callable[[Floats], Floats], enough: int, rng: np.random.Generator, bar: Any
+) -> list[Proposal]:
+    """Centres and covariances of the rounds, the last being what all draws of all rounds give."""
+    rounds = [first]
+    x, density = _t_draws(*first, 0, rng), np.zeros(0)
+    for _ in range(MOST_ROUNDS):
+        new = _t_draws(*rounds[-1], ROUND, rng)
+        x, density = np.concatenate([x, new]), np.concatenate([density, log_density(new)])
+        weight, k = _smoothed(density - np.logaddexp.reduce([_t_density(x, *r) for r in rounds], 0))
+        effective = 1 / (weight**2).sum()
+        rounds.append(_moments(x, weight, first[1]))
+        bar.update()
+        bar.set_postfix_str(f"{effective:.0f} effective draws")
+        if effective >= enough and k <= GOOD:
+            break
+    return rounds
 
 
 def normal_sample(potential: Potential, starts: Any, data: Any, *, draws: int, seed: int) -> Weighted:
@@ -133,7 +160,9 @@ def _density(potential: Potential, z: Any, data: Any) -> Array:
 
 def _densities(potential: Potential, back: Callable[[Array], Any], x: Floats, data: Any) -> Floats:
     """Log density at every row of x; what cannot be computed has none."""
-    found = np.asarray(_density(potential, jax.vmap(back)(jnp.asarray(x)), data))
+    whole = np.resize(x, (-(-len(x) // ROUND) * ROUND, x.shape[1]))
+    parts = [jax.vmap(back)(jnp.asarray(part)) for part in whole.reshape(-1, ROUND, x.shape[1])]
+    found = np.concatenate([np.asarray(_density(potential, part, data)) for part in parts])[: len(x)]
     return np.where(np.isfinite(found), found, -np.inf)
 
 

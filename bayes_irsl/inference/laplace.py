@@ -258,7 +258,7 @@ def evaluate(
         if cholesky is not None and np.abs(cho_solve((cholesky, True), gradient)).max() <= radius:
             break
     if cholesky is None:
-        # Some subject's answers curve the wrong way, as overdispersed ones can: its prior alone, and a step that climbs.
+        # A subject's answers curve the wrong way, as overdispersed ones can: its prior alone, and a step that climbs.
         clipped = np.diag(np.minimum(totals.curvature_theta, 0)) - prior_block
         cholesky = _positive(free.restrict(free.restrict(-clipped).T), 0 * cross, h_hh)
     if cholesky is None:

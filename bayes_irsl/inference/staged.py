@@ -107,9 +107,12 @@ def staged(
             found = normal_sample(potential, _start(estimates, priors, 1, rng), data, draws=n, seed=seed)
             z, stats = found.draws, {"lp": found.log_density.reshape(chains, draws)}
         elif sampler != "nuts":
-            repeats, starts = (1, STARTS) if size <= DENSE_ROWS else (REPEATS, 1)
+            # Many data make posteriors near normal, and evaluations dear.
+            repeats, starts, enough = (1, STARTS, 2000) if size <= DENSE_ROWS else (REPEATS, 1, 750)
             start = _start(estimates, priors, starts, rng)
-            found = importance_sample(potential, start, data, draws=-(-n // repeats), seed=seed, progress=progress)
+            found = importance_sample(
+                potential, start, data, draws=-(-n // repeats), seed=seed, enough=enough, progress=progress
+            )
             z = jax.tree.map(lambda v: jnp.repeat(v, repeats, 0)[:n], found.draws)
             stats = {"lp": np.repeat(found.log_density, repeats)[:n].reshape(chains, draws)}
             facts = {"pareto_k": found.pareto_k, "effective_draws": found.effective}
