@@ -45,8 +45,16 @@ def test_draws_keep_their_order():
 def test_an_ability_without_answers_is_uninformative_but_finite():
     theta = draws_of(np.zeros(1), np.eye(1) * 1.02, 300, np.random.default_rng(2))
     found = from_item_draws(theta[:, None], np.eye(1), ("ability",))
-    assert found.error[0, 0, 0] > 500
+    assert found.error[0, 0, 0] > 10
     assert np.isfinite(found.draws).all()
+
+
+def test_the_noise_of_few_draws_is_no_estimate():
+    """Prior draws whose mean is off by noise: the estimate must lie within a few of its own errors of nothing."""
+    for seed in range(20):
+        theta = np.random.default_rng(seed).standard_normal((400, 1, 1)) + 0.1
+        found = from_item_draws(theta, np.eye(1), ("ability",))
+        assert abs(found.mean[0, 0]) < 4 * found.error[0, 0, 0] ** 0.5
 
 
 @pytest.mark.parametrize(("k", "n", "chance"), [(50, 100, 0.0), (990, 1000, 0.0), (60, 100, 0.25)])

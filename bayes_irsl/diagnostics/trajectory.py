@@ -39,7 +39,7 @@ def trajectory_checks(fit: Any) -> Diagnostics:
     labels = np.array(names)
     by_chains = "diverging" in fit.tree["sample_stats"].dataset
     computed = [*chain_checks(draws, labels), _divergences(fit)] if by_chains else [_weights(fit)]
-    return Diagnostics((*computed, _identified(fit), *_shape(fit), _jumps(fit), _runs(fit)))
+    return Diagnostics((*computed, *_items(fit), _identified(fit), *_shape(fit), _jumps(fit), _runs(fit)))
 
 
 def _free(fit: Any) -> tuple[list[str], Floats]:
@@ -89,6 +89,24 @@ def _divergences(fit: Any) -> Check:
         f"{n} of {diverging.size:,} transitions diverged.",
         "Raise target_accept to 0.95; if they stay, a scale near zero cannot be told from zero: fix it in the priors.",
     )
+
+
+def _items(fit: Any) -> list[Check]:
+    """Whether the items' fit has converged; none where scores of whole benchmarks have no items."""
+    notes = notes_of(fit)
+    if "items_converged" not in notes:
+        return []
+    good = bool(notes["items_converged"])
+    return [
+        Check(
+            "items",
+            "PASS" if good else "REVIEW",
+            float(notes["items_n_iterations"]),
+            f"The items' fit by Laplace has {'' if good else 'not '}converged after {notes['items_n_iterations']} passes.",
+            "Usually a benchmark that next to nobody passes or fails: leave it out, or fit its items by themselves and "
+            "read their report.",
+        )
+    ]
 
 
 def contraction(fit: Any) -> pd.DataFrame:
