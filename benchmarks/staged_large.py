@@ -1,6 +1,6 @@
 """Trajectory of 6,612 checkpoints: seconds, and whether intervals of abilities and forecasts hold.
 
-DataDecide's shape: 25 recipes x 9 sizes, 225 runs with some 29 checkpoints each, one benchmark of 500 questions, counts.
+DataDecide's shape: 25 recipes x 9 sizes, 221 runs with 30 checkpoints each, one benchmark of 500 questions, counts.
 Abilities are drawn from the model with every distinct coordinate kept, so that what the fit's fewer inducing points
 leave out counts against it; hyperparameters are drawn around the centres of their priors.
 """

@@ -96,13 +96,13 @@ def _items(fit: Any) -> list[Check]:
     notes = notes_of(fit)
     if "items_converged" not in notes:
         return []
-    good = bool(notes["items_converged"])
+    good, passes = bool(notes["items_converged"]), int(notes["items_n_iterations"])
     return [
         Check(
             "items",
             "PASS" if good else "REVIEW",
-            float(notes["items_n_iterations"]),
-            f"The items' fit by Laplace has {'' if good else 'not '}converged after {notes['items_n_iterations']} passes.",
+            passes,
+            f"The items' fit by Laplace has {'' if good else 'not '}converged after {passes} passes.",
             "Usually a benchmark that next to nobody passes or fails: leave it out, or fit its items by themselves and "
             "read their report.",
         )
