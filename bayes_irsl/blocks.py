@@ -239,11 +239,11 @@ def inverse(
         contrast = jnp.diagonal(lower, axis1=1, axis2=2).max()
         of_run = [lower[r.group] for r in b.runs]
         groups = [_right_solve(s, f) for s, f in zip(of_run, groups, strict=True)]
-        shared = by_group(b, [jnp.einsum("rik,ril->rkl", f, z) for f, z in zip(groups, commons, strict=True)])
-        commons = [z - f @ shared[r.group] for r, f, z in zip(b.runs, groups, commons, strict=True)]
-        # Products of what was taken out with the loadings as they were: z' z - shared' shared.
-        gram = sum(jnp.einsum("rik,ril->kl", z, z) for z in (z for _, _, z in found))
-        gram = gram - jnp.einsum("gki,gkj->ij", shared, shared)
+        taken = by_group(b, [jnp.einsum("rik,ril->rkl", f, z) for f, z in zip(groups, commons, strict=True)])
+        commons = [z - f @ taken[r.group] for r, f, z in zip(b.runs, groups, commons, strict=True)]
+        # Products of what was taken out with the loadings as they were: z' z - taken' taken.
+        gram = sum(jnp.einsum("rik,ril->kl", z, z) for _, _, z in found)
+        gram = gram - jnp.einsum("gki,gkj->ij", taken, taken)
     else:
         gram = sum(jnp.einsum("rik,ril->kl", z, z) for z in commons)
     lower = jnp.linalg.cholesky(jnp.eye(gram.shape[-1]) + gram)

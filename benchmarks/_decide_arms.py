@@ -29,10 +29,10 @@ def two_step(compute: np.ndarray, loss: np.ndarray, score: np.ndarray, target: f
     As Item Response Scaling Laws fit it: L = exp(A) / C^alpha + E by a summed Huber loss of the logs, and a sigmoid by
     least squares from the first of eight starts that converges.
     """
-    x, y = np.log(compute[:, -1]), np.log(loss[:, -1])
+    x, log_loss = np.log(compute[:, -1]), np.log(loss[:, -1])
 
     def huber(p: np.ndarray) -> float:
-        r = np.logaddexp(p[0] - p[1] * x, np.log(p[2])) - y
+        r = np.logaddexp(p[0] - p[1] * x, np.log(p[2])) - log_loss
         return float(np.where(np.abs(r) <= 1e-3, 0.5 * r**2, 1e-3 * (np.abs(r) - 5e-4)).sum())
 
     law = minimize(huber, (10.0, 0.4, 0.5), method="L-BFGS-B", bounds=[(0, None), (0, 1), (1e-6, None)]).x

@@ -104,7 +104,9 @@ def test_the_inverse_and_its_diagonal_are_right(pool, d, covariates):
     inverse = algebra.inverse(case.h, case.b, case.runs(case.error))
     expected = np.linalg.inv(case.prior + case.full_error)
     values = tuple(algebra.column(v) for v in case.runs(case.y))
-    solved = tuple(v.reshape(*r.rows.shape, d) for v, r in zip(algebra.solve(inverse, case.b, values), case.b.runs))  # noqa: B905
+    solved = tuple(
+        v.reshape(*r.rows.shape, d) for v, r in zip(algebra.solve(inverse, case.b, values), case.b.runs, strict=True)
+    )
     np.testing.assert_allclose(
         algebra.by_subject(case.b, solved, case.s), case.table(expected @ case.y.T.ravel()), rtol=1e-4, atol=1e-5
     )

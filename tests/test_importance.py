@@ -100,3 +100,9 @@ def test_the_same_seed_gives_the_same_draws():
     run = partial(sample, log_gammas, {"a": np.zeros(2), "b": np.zeros(1)}, draws=50, data=jnp.ones(2))
     np.testing.assert_array_equal(run().draws["a"], run().draws["a"])
     assert (run().draws["a"] != run(seed=1).draws["a"]).any()
+
+
+def test_no_density_anywhere_is_owned_up_to():
+    weight, k = _smoothed(np.full(50, -np.inf))
+    assert k > GOOD
+    assert weight.sum() == pytest.approx(1)

@@ -190,6 +190,8 @@ def _t_density(x: Floats, centre: Floats, covariance: Floats) -> Floats:
 
 def _smoothed(log_ratio: Floats) -> tuple[Floats, float]:
     """Weights that sum to one, their largest smoothed, and the shape of their tail."""
+    if not np.isfinite(log_ratio).any():
+        return np.full(len(log_ratio), 1 / len(log_ratio)), np.inf
     # ArviZ takes minus the log ratios, as leave-one-out has them; what has no density at all gets no weight.
     log_weight, k = array_stats.psislw(np.minimum(log_ratio.max() - log_ratio, NO_WEIGHT))
     return np.exp(np.asarray(log_weight)), float(k)

@@ -116,7 +116,7 @@ def staged(
             z = jax.tree.map(lambda v: jnp.repeat(v, repeats, 0)[:n], found.draws)
             stats = {"lp": np.repeat(found.log_density, repeats)[:n].reshape(chains, draws)}
             facts = {"pareto_k": found.pareto_k, "effective_draws": found.effective}
-            if sampler is None and found.pareto_k > GOOD:
+            if sampler is None and not found.pareto_k <= GOOD:
                 sampler = "nuts"
         if sampler == "nuts":
             start = _start(estimates, priors, chains, rng)

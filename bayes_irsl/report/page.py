@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from html import escape
@@ -170,17 +171,18 @@ def figure(ax: Axes, alt: str, *, full: bool = False) -> str:
     return f'<figure{kind}><img alt="{escape(alt)}" src="data:image/png;base64,{code}"></figure>'
 
 
-class Page:
+class Page(ABC):
     """What all reports do with their checks and their HTML: show it in notebooks, write it to a file."""
 
     @property
+    @abstractmethod
     def diagnostics(self) -> Diagnostics:
         """All checks."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _fragment(self) -> str:
-        raise NotImplementedError
+        """The report as HTML, without head and body."""
 
     @property
     def verdict(self) -> str:
