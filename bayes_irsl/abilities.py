@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import xarray as xr
 from scipy.special import expit, logit
 
 from bayes_irsl.errors import InputError
@@ -23,6 +25,8 @@ CAVITY_MEAN, CAVITY_SD = 0.0, 3.0
 GRID = np.linspace(-16.0, 12.0, 1401)
 # Error of a score without trials: what is left over is the trajectory's to learn.
 EXACT = 1e-3
+# The same of a standardised log loss.
+EXACT_LOSS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ def is_aggregate(responses: Responses) -> bool:
     return bool(len(benchmark) == benchmark.nunique())
 
 
-def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -> Estimated:
+def from_item_draws(
+    theta: Floats, prior: Floats, dimensions: tuple[str, ...], centre: Floats | float = 0.0
+) -> Estimated:
     """Estimates from posterior draws of an item response fit, its prior of abilities taken out again.
 
     Parameters
@@ -57,8 +63,9 @@ def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -
     theta : float (n, S, D)
         Draws.
     prior : float (D, D)
-        Covariance of abilities in the item model.
+        Covariance of abilities in the item model, and ``centre`` (D,), their mean.
     """
+    theta = theta - centre
     n, s, d = theta.shape
     mean = theta.mean(0)
     root, least = np.linalg.cholesky(prior), min(max(LEAST_INFORMATION, NOISE / n), 0.5)
@@ -72,7 +79,52 @@ def from_item_draws(theta: Floats, prior: Floats, dimensions: tuple[str, ...]) -
         error[k] = (basis * (posterior / left)) @ basis.T
         estimate[k] = basis @ (np.linalg.solve(basis, mean[k]) / left)
         draws[:, k] = estimate[k] + (basis @ (vectors.T @ whitened / np.sqrt(left)[:, None])).T
-    return Estimated(dimensions, estimate, error, draws)
+    return Estimated(dimensions, estimate + centre, error, draws + centre)
+
+
+def with_losses(
+    estimated: Estimated, losses: pd.DataFrame, used: npt.NDArray[np.intp], rng: np.random.Generator
+) -> tuple[Estimated, xr.Dataset]:
+    """Losses as further dimensions: minus the log of a loss, standardised over the ``used`` subjects; and its scale.
+
+    Parameters
+    ----------
+    losses : (S, L), positive where they are known.
+    """
+    columns, means, sds = [], [], []
+    for name in losses.columns:
+        values = losses[name].to_numpy(float, na_value=np.nan)
+        bad = np.flatnonzero(~np.isnan(values) & ~((values > 0) & np.isfinite(values)))
+        if bad.size:
+            i = bad[0]
+            raise InputError(f"loss {name!r} of {losses.index[i]!r} is {values[i]:g}: expected a positive number")
+        if name in estimated.dimensions:
+            raise InputError(f"loss {name!r} has the name of an ability; there are {list(estimated.dimensions)}")
+        value = -np.log(values)
+        if np.isfinite(value[used]).sum() < 3 or np.nanstd(value[used]) == 0:
+            raise InputError(f"loss {name!r} is known of fewer than three subjects with compute, or does not vary")
+        columns.append(value)
+        means.append(np.nanmean(value[used]))
+        sds.append(np.nanstd(value[used]))
+    mean = (np.stack(columns, 1) - means) / sds
+    variance = np.where(np.isnan(mean), CAVITY_SD**2 / LEAST_INFORMATION, EXACT_LOSS)
+    mean = np.nan_to_num(mean)
+    draws = mean + np.sqrt(variance) * rng.standard_normal((len(estimated.draws), *mean.shape))
+    s, d = estimated.mean.shape
+    error = np.zeros((s, d + len(means), d + len(means)))
+    error[:, :d, :d] = estimated.error
+    error[:, range(d, d + len(means)), range(d, d + len(means))] = variance
+    scale = xr.Dataset(
+        {"loss_mean": ("loss_name", np.array(means)), "loss_sd": ("loss_name", np.array(sds))},
+        {"loss_name": list(losses.columns)},
+    )
+    found = Estimated(
+        (*estimated.dimensions, *losses.columns),
+        np.concatenate([estimated.mean, mean], 1),
+        error,
+        np.concatenate([estimated.draws, draws], 2),
+    )
+    return found, scale
 
 
 def from_scores(responses: Responses, chance: Floats, n_draws: int, rng: np.random.Generator) -> Estimated:

@@ -5,15 +5,17 @@
 What all subjects share (drift, common curve, product) passes through its values at M inducing points and the product:
 Z has M + 1 columns. A group has two effects, level and slope: F. What is left is a block a run: the run's level, what
 fades along it, and what subjects have for themselves, with the part of the shared variance that the inducing points do
-not carry (Snelson and Ghahramani 2006, "fully independent training conditional"). With every distinct coordinate among
-the inducing points K is the covariance of :mod:`bayes_irsl.kernels` exactly. Across dimensions every part is multiplied
-by the same matrix, so that blocks are Kronecker products before the errors of the estimates come in.
+not carry (Snelson and Ghahramani 2006, "fully independent training conditional"). A group's random walk has a few
+inducing points of its own, as columns of F. With every distinct coordinate among the inducing points K is the
+covariance of :mod:`bayes_irsl.kernels` exactly. Across dimensions every part is multiplied by the same matrix, so that
+blocks are Kronecker products before the errors of the estimates come in.
 
 Rows of a run are (subject, dimension), the dimension running fastest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,6 +34,7 @@ Array = Any
 Floats = npt.NDArray[np.floating]
 
 INDUCING = 64
+GROUP_INDUCING = 6
 # Longest run that is one dense block.
 LONGEST = 512
 # Beyond this ratio of standard deviations rounding errors show in a log density.
@@ -42,7 +45,7 @@ RELATIVE_JITTER = 1e-9
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["rows", "mask", "place", "coordinates", "compute_sd", "group", "run"],
+    data_fields=["rows", "mask", "place", "coordinates", "compute_sd", "group", "run", "extra"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Runs:
     coordinates : float (R, L, C), decades from the reference.
     compute_sd : float (R, L), decades.
     group, run : int32 (R,).
+    extra : float (R, L, E), other covariates, or None.
     """
 
     rows: Array
@@ -65,6 +69,7 @@ class Runs:
     compute_sd: Array
     group: Array
     run: Array
+    extra: Array | None
 
     def take(self, table: Any) -> Array:
         """Rows (R, L, ...) of a table by subject (S, ...), padding zero."""
@@ -74,8 +79,8 @@ class Runs:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["runs", "places", "inducing"],
-    meta_fields=["n_groups", "n_dimensions", "grouped", "along_run"],
+    data_fields=["runs", "places", "inducing", "group_inducing"],
+    meta_fields=["n_groups", "n_dimensions", "grouped", "along_run", "n_extra", "signed"],
 )
 @dataclass(frozen=True)
 class Blocks:
@@ -84,20 +89,29 @@ class Blocks:
     Attributes
     ----------
     runs : of similar length together.
-    places : float (U, C), distinct coordinates; ``inducing`` (M, C), those that what all share passes through.
+    places : float (U, C), distinct coordinates; ``inducing`` (M, C), those that what all share passes through;
+        ``group_inducing`` (N, C), those that the walk of a group does.
     """
 
     runs: tuple[Runs, ...]
     places: Array
     inducing: Array
+    group_inducing: Array
     n_groups: int
     n_dimensions: int
     grouped: bool
     along_run: bool
+    n_extra: int
+    signed: bool
 
     @property
     def n_coordinates(self) -> int:
         return self.inducing.shape[1]
+
+    @property
+    def scattered(self) -> int:
+        """Subjects whose scatter has a size of its own: none, in blocks."""
+        return 0
 
 
 class Inverse(NamedTuple):
@@ -114,7 +128,7 @@ class Inverse(NamedTuple):
     contrast: Array
 
 
-def blocks(place: Layout, n_dimensions: int, inducing: int = INDUCING) -> Blocks:
+def blocks(place: Layout, n_dimensions: int, inducing: int = INDUCING, group_inducing: int = GROUP_INDUCING) -> Blocks:
     """Sort subjects into runs; raises InputError where runs cross groups or are too long."""
     run = place.run if place.along_run else np.arange(len(place.used), dtype=np.int32)
     order = np.argsort(run, kind="stable")
@@ -144,16 +158,20 @@ def blocks(place: Layout, n_dimensions: int, inducing: int = INDUCING) -> Blocks
                 compute_sd=jnp.asarray(place.compute_sd[rows]),
                 group=jnp.asarray(place.group[rows[:, 0]]),
                 run=jnp.asarray(run[rows[:, 0]]),
+                extra=None if place.extra is None else jnp.asarray(place.extra[rows]),
             )
         )
     return Blocks(
         runs=tuple(found),
         places=jnp.asarray(places),
         inducing=jnp.asarray(spread_out(places, inducing)),
+        group_inducing=jnp.asarray(spread_out(places, group_inducing)),
         n_groups=len(place.groups),
         n_dimensions=n_dimensions,
         grouped=place.grouped,
         along_run=place.along_run,
+        n_extra=len(place.extras),
+        signed=place.signed,
     )
 
 
@@ -180,18 +198,26 @@ def loadings(h: dict[str, Array], b: Blocks, coordinates: Array) -> tuple[Array,
     """Z (U, M [+ 1]) of one dimension in units of the slope at coordinates (U, C), and the variance (U,) it lacks."""
     x = kernels.bent(h, coordinates)
     u = kernels.bent(h, b.inducing)
-    within = kernels.smooth(h, u, u)
-    within = within + RELATIVE_JITTER * jnp.trace(within) * jnp.eye(len(u)) / len(u)
-    z = solve_triangular(jnp.linalg.cholesky(within), kernels.smooth(h, u, x), lower=True).T
-    lacking = jnp.maximum(jax.vmap(lambda x: kernels.smooth(h, x[None], x[None])[0, 0])(x) - (z**2).sum(1), 0)
+    z, lacking = through(partial(kernels.smooth, h), u, x)
     if b.n_coordinates == 2:
         z = jnp.concatenate([z, h["sd_product"] * x.prod(1)[:, None]], 1)
     return z, lacking
 
 
-def group_loadings(h: dict[str, Array], r: Runs) -> Array:
-    """F (R, L, 2) of one dimension, in units of the slope."""
-    return r.mask[..., None] * kernels.group_loadings(h, kernels.bent(h, r.coordinates))
+def through(covariance: Callable[[Array, Array], Array], u: Array, x: Array) -> tuple[Array, Array]:
+    """Loadings (U, M) at ``x`` (U, C) of a covariance that passes through ``u`` (M, C), and the variance it lacks."""
+    within = covariance(u, u)
+    within = within + RELATIVE_JITTER * jnp.trace(within) * jnp.eye(len(u)) / len(u)
+    z = solve_triangular(jnp.linalg.cholesky(within), covariance(u, x), lower=True).T
+    return z, jnp.maximum(jax.vmap(lambda x: covariance(x[None], x[None])[0, 0])(x) - (z**2).sum(1), 0)
+
+
+def group_loadings(h: dict[str, Array], b: Blocks, coordinates: Array) -> tuple[Array, Array]:
+    """F (U, 2 + N) of one dimension in units of the slope at coordinates (U, C), and the variance (U,) it lacks."""
+    x = kernels.bent(h, coordinates)
+    z, lacking = through(partial(kernels.group_walk, h), kernels.bent(h, b.group_inducing), x)
+    size = h["sd_group_walk"] * kernels.fan(h, x)
+    return jnp.concatenate([kernels.group_loadings(h, x), size[:, None] * z], 1), size**2 * lacking
 
 
 def run_covariance(h: dict[str, Array], b: Blocks, r: Runs, lacking: Array) -> Array:
@@ -206,8 +232,8 @@ def run_covariance(h: dict[str, Array], b: Blocks, r: Runs, lacking: Array) -> A
 
 def trend(h: dict[str, Array], r: Runs) -> Array:
     """Expected abilities (R, L, D), padding zero."""
-    pull = (kernels.bent(h, r.coordinates) * h["pull"]).sum(-1)
-    return r.mask[..., None] * (h["level"] + h["slope"] * pull[..., None])
+    worth = kernels.decades_worth(h, r.coordinates, r.extra)
+    return r.mask[..., None] * (h["level"] + kernels.steepness(h) * worth[..., None])
 
 
 def kron(left: Array, right: Array) -> Array:
@@ -224,9 +250,10 @@ def inverse(
     ``errors`` (R, L, D, D) by entry of ``b.runs`` are every subject's own; of ``shared_error`` (D,), variances, all
     subjects of a group have the same.
     """
-    a, shared = across_dimensions(h, b.n_dimensions), loadings(h, b, b.places)
+    a, shared, of_groups = across_dimensions(h, b.n_dimensions), *effects(h, b)
     found = [
-        _whitened(h, b, r, a, shared, None if errors is None else errors[i], shared_error) for i, r in enumerate(b.runs)
+        _whitened(h, b, r, a, shared, of_groups, None if errors is None else errors[i], shared_error)
+        for i, r in enumerate(b.runs)
     ]
     log_determinant = sum((2 * _log_diagonal(lower) for lower, _, _ in found), jnp.zeros(()))
     contrast = jnp.zeros(())
@@ -258,12 +285,22 @@ def inverse(
     return Inverse(tuple(factors), back(groups) if b.grouped else (), back(commons), log_determinant, contrast)
 
 
+def effects(h: dict[str, Array], b: Blocks) -> tuple[tuple[Array, Array], Array]:
+    """At the distinct coordinates: Z (U, M [+ 1]) with the variance (U,) that it and F lack, and F (U, 2 + N)."""
+    z, lacking = loadings(h, b, b.places)
+    if not b.grouped:
+        return (z, lacking), jnp.zeros((len(b.places), 0))
+    f, more = group_loadings(h, b, b.places)
+    return (z, lacking + more), f
+
+
 def _whitened(
     h: dict[str, Array],
     b: Blocks,
     r: Runs,
     a: Array,
     shared: tuple[Array, Array],
+    of_groups: Array,
     error: Array | None,
     shared_error: Array | None,
 ) -> tuple[Array, Array, Array]:
@@ -279,7 +316,7 @@ def _whitened(
     lower = jnp.linalg.cholesky(run)
     if not b.grouped:
         return lower, jnp.zeros((n, length * d, 0)), solve_triangular(lower, kron(z, a), lower=True)
-    of_group = kron(group_loadings(h, r), a)
+    of_group = kron(r.mask[..., None] * of_groups[r.place], a)
     if shared_error is not None:
         of_group = jnp.concatenate([of_group, kron(r.mask[..., None], jnp.diag(jnp.sqrt(shared_error)))], 2)
     both = solve_triangular(lower, jnp.concatenate([of_group, kron(z, a)], 2), lower=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from bayes_irsl._validate import some
 from bayes_irsl.errors import InputError
 from bayes_irsl.kernels import Points
 from bayes_irsl.spec import AbilityTrajectory
@@ -29,6 +30,10 @@ class Layout:
     coordinates : float (S, C), decades from the reference.
     compute_sd : float (S,), decades.
     groups, runs : names, and group, run : int (S,) codes into them.
+    extras : names of other covariates; extra_reference, extra_sd : float (E,), their mean and sd over subjects (dates
+        in years); extra : float (S, E), standardised by them, or None.
+    signed : whether abilities may fall with compute.
+    scattered : whether the subjects' own scatter is a Student's.
     """
 
     covariates: tuple[str, ...]
@@ -42,6 +47,12 @@ class Layout:
     run: npt.NDArray[np.int32]
     grouped: bool
     along_run: bool
+    extras: tuple[str, ...]
+    extra_reference: Floats
+    extra_sd: Floats
+    extra: Floats | None
+    signed: bool
+    scattered: bool
 
     def points(
         self,
@@ -49,11 +60,12 @@ class Layout:
         coordinates: Floats | None = None,
         group: npt.NDArray[np.int32] | None = None,
         run: npt.NDArray[np.int32] | None = None,
+        extra: Floats | None = None,
     ) -> tuple[Points, npt.NDArray[np.int32]]:
         """Points of all subjects on all dimensions (dimension by dimension), and the subject of each.
 
-        By default those of the fit; with ``coordinates`` (T, C), ``group`` and ``run`` (T,) new ones, which are
-        subjects of their own.
+        By default those of the fit; with ``coordinates`` (T, C), ``group`` and ``run`` (T,) and ``extra`` (T, E) new
+        ones, which are subjects of their own.
         """
         new = coordinates is not None
         x = self.coordinates if coordinates is None else coordinates
@@ -72,6 +84,9 @@ class Layout:
             n_dimensions=n_dimensions,
             grouped=self.grouped,
             along_run=self.along_run,
+            extra=None if self.extra is None else spread(extra if new else self.extra),
+            signed=self.signed,
+            scattered=len(self.used) if self.scattered else 0,
         )
         return points, spread(subject)
 
@@ -94,11 +109,13 @@ def layout(spec: AbilityTrajectory, subjects: pd.DataFrame) -> Layout:
         table["compute"] = 6.0 * table["params"] * table["tokens"]
     names = _chosen(spec, table)
     values = table[list(names)].to_numpy(float)
-    used = np.flatnonzero(np.isfinite(values).all(1))
+    others = np.stack([_numbers(table, name) for name in spec.extra], 1) if spec.extra else None
+    known = np.isfinite(values).all(1) & (True if others is None else np.isfinite(others).all(1))
+    used = np.flatnonzero(known)
     if len(used) < 3:
         raise InputError(
-            f"{len(used)} of {len(table)} subjects have {' and '.join(names)}: a trajectory needs three or more. "
-            "Add the column to the subjects: responses.annotate(subjects=table with compute)."
+            f"{len(used)} of {len(table)} subjects have {' and '.join((*names, *spec.extra))}: a trajectory needs "
+            "three or more. Add the column to the subjects: responses.annotate(subjects=table with compute)."
         )
     logs = np.log10(values[used])
     if (np.ptp(logs, axis=0) < 1e-6).all():
@@ -106,6 +123,14 @@ def layout(spec: AbilityTrajectory, subjects: pd.DataFrame) -> Layout:
             f"all {len(used)} subjects have the same {' and '.join(names)}: the slope would be the prior's alone"
         )
     reference = logs.mean(0)
+    centre: Floats = np.zeros(0)
+    spread: Floats = np.zeros(0)
+    if others is not None:
+        centre, spread = others[used].mean(0), others[used].std(0)
+        if (spread == 0).any():
+            name = spec.extra[int(np.argmin(spread))]
+            raise InputError(f"all subjects have the same {name!r}, which says nothing of its effect: leave it out")
+        others = (others[used] - centre) / spread
     groups, group = _coded(table, spec.pool, used, "pool", [""] * len(used))
     runs, run = _coded(table, spec.run if spec.run in table else None, used, "run", list(range(len(used))))
     sd = table["compute_sd"].to_numpy(float)[used] if "compute_sd" in table else np.zeros(len(used))
@@ -121,7 +146,32 @@ def layout(spec: AbilityTrajectory, subjects: pd.DataFrame) -> Layout:
         run=run,
         grouped=spec.pool is not None,
         along_run=spec.residual == "run" and len(runs) < len(used),
+        extras=spec.extra,
+        extra_reference=centre,
+        extra_sd=spread,
+        extra=others,
+        signed=spec.slopes == "any",
+        scattered=spec.scatter == "student",
     )
+
+
+def numbers(values: Any, name: str) -> Floats:
+    """Numbers as they are, dates (or texts that are dates) in years; NaN where missing; raises InputError otherwise."""
+    column = pd.Series(values)
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(float, na_value=np.nan)
+    dates = pd.to_datetime(column, errors="coerce", utc=True, format=None if column.empty else "mixed")
+    bad = column[dates.isna() & column.notna()]
+    if len(bad):
+        raise InputError(f"{name} = {some(bad)}: expected numbers or dates such as 2026-11-30")
+    days = (dates - pd.Timestamp("2000-01-01", tz="UTC")) / pd.Timedelta(days=1)
+    return 2000 + days.to_numpy(float) / 365.2425
+
+
+def _numbers(table: pd.DataFrame, name: str) -> Floats:
+    if name not in table:
+        raise InputError(f"extra={name!r}: no such subject column; there are {list(table.columns)}")
+    return numbers(table[name], name)
 
 
 def _chosen(spec: AbilityTrajectory, table: pd.DataFrame) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ def fit(
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and
-        "3pl", one ability.
+        "3pl", one ability. An AbilityTrajectory takes it for the items of its first stage.
     seed
         Same seed, same machine and versions: same numbers.
     draws, chains
@@ -165,8 +165,6 @@ def fit(
     method = methods[0] if method is None else method
     if method not in methods:
         raise InputError(f"method {method!r}: expected one of {list(methods)} for an {type(spec).__name__}")
-    if anchor is not None and not isinstance(spec, ItemResponse):
-        raise InputError("anchor goes with an ItemResponse: fit the items on the bank first")
     for name, value, least in (
         ("draws", draws, 4),
         ("chains", chains, 1),
@@ -181,7 +179,7 @@ def fit(
     show = _show_progress() if progress is None else progress
     run = Run(method, seed, draws, chains, warmup, target_accept, max_tree_depth, max_steps, show)
     if isinstance(spec, AbilityTrajectory):
-        return Fit(spec, responses, fit_trajectory(spec, responses, run))
+        return Fit(spec, responses, fit_trajectory(spec, responses, run, anchor))
     resolved, tree = fit_items(spec, responses, run, anchor, _checked_start(start, spec.resolve(responses), responses))
     return Fit(resolved, responses, tree)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -17,13 +17,23 @@ from bayes_irsl.item_fit import Run, fit_items
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import ItemResponse
 
+if TYPE_CHECKING:
+    from bayes_irsl.bank import ItemBank
+
 # Benchmarks with fewer questions are fitted together with the others: scales of their own would rest on little.
 LEAST_ITEMS = 5
 
 
-def item_stage(spec: ItemResponse, responses: Responses, run: Run) -> tuple[xr.Dataset, xr.Dataset, dict[str, Any]]:
-    """Posterior, facts about items and subjects, and diagnostics of the item fits by Laplace."""
+def item_stage(
+    spec: ItemResponse, responses: Responses, run: Run, anchor: ItemBank | None = None
+) -> tuple[xr.Dataset, xr.Dataset, dict[str, Any]]:
+    """Posterior, facts about items and subjects, and diagnostics of the item fits by Laplace.
+
+    With ``anchor`` the items that the bank knows have its posterior as prior, and abilities are on its scale.
+    """
     run = replace(run, method="laplace")
+    if anchor is not None:
+        return _parts(fit_items(spec, responses, run, anchor)[1])
     names = responses.items["benchmark"].astype(str)
     counts = names.value_counts()
     if spec.abilities != "benchmark" or len(counts) == 1 or counts.min() < LEAST_ITEMS:

@@ -3,10 +3,12 @@
 An ability is a function of one or two coordinates (compute, or parameters and tokens; log10, relative to a stated
 reference), plus what belongs to its group and its training run:
 
-    theta = level + s (pull of the bent coordinates + product + common curve + drift + group + run + residual)
+    theta = level + s (pull of the bent coordinates + effect of other covariates + product + common curve + drift
+                       + group + run + residual)
 
 with s the ability gained per decade. Everything but the level is in units of s, so that one set of priors serves
-benchmarks that move fast and ones that move slowly.
+benchmarks that move fast and ones that move slowly. Where abilities may fall with compute, what pulls is multiplied by
+a direction of either sign, and s is the scale of the rest.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ Array = Any
 
 # Added to every variance (in units of s^2), so that a covariance of many near subjects can be factored in float32.
 JITTER = 1e-5
+# Groups fan out or in by at most the exponential of this.
+MOST_FAN = 12.0
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["coordinates", "group", "run", "dimension", "compute_sd"],
-    meta_fields=["n_dimensions", "grouped", "along_run"],
+    data_fields=["coordinates", "group", "run", "dimension", "compute_sd", "extra"],
+    meta_fields=["n_dimensions", "grouped", "along_run", "signed", "scattered"],
 )
 @dataclass(frozen=True)
 class Points:
@@ -42,6 +46,9 @@ class Points:
     n_dimensions : number of dimensions (benchmarks that have abilities of their own).
     grouped : whether groups have levels and slopes of their own.
     along_run : whether residuals are correlated along a run.
+    extra : float (P, E), other covariates in units of their sd, or None.
+    signed : whether every dimension has a direction.
+    scattered : number of subjects whose own scatter has a size of its own, 0 for one size of all.
     """
 
     coordinates: Array
@@ -52,6 +59,9 @@ class Points:
     n_dimensions: int
     grouped: bool
     along_run: bool
+    extra: Array | None = None
+    signed: bool = False
+    scattered: int = 0
 
     @property
     def size(self) -> int:
@@ -60,6 +70,10 @@ class Points:
     @property
     def n_coordinates(self) -> int:
         return self.coordinates.shape[1]
+
+    @property
+    def n_extra(self) -> int:
+        return 0 if self.extra is None else self.extra.shape[1]
 
     @property
     def position(self) -> Array:
@@ -99,9 +113,20 @@ def bent(h: dict[str, Array], coordinates: Array) -> Array:
 
 
 def trend(h: dict[str, Array], points: Points) -> Array:
-    """Expected ability (P,): level + s sum_c pull_c bent_c."""
-    pull = (bent(h, points.coordinates) * h["pull"]).sum(1)
-    return h["level"][points.dimension] + h["slope"][points.dimension] * pull
+    """Expected ability (P,): level + s direction (sum_c pull_c bent_c + sum_e effect_e extra_e)."""
+    worth = decades_worth(h, points.coordinates, points.extra)
+    return h["level"][points.dimension] + steepness(h)[points.dimension] * worth
+
+
+def decades_worth(h: dict[str, Array], coordinates: Array, extra: Array | None) -> Array:
+    """What coordinates (..., C) and other covariates (..., E) are worth, in decades at the reference, (...)."""
+    worth = (bend(coordinates, h["bend"]) * h["pull"]).sum(-1)
+    return worth if extra is None else worth + extra @ h["effect"]
+
+
+def steepness(h: dict[str, Array]) -> Array:
+    """Ability (D,) that a decade is worth, falling ones negative."""
+    return h["slope"] * h["direction"] if "direction" in h else h["slope"]
 
 
 def parts(h: dict[str, Array], a: Points, b: Points) -> dict[str, Array]:
@@ -118,7 +143,7 @@ def parts(h: dict[str, Array], a: Points, b: Points) -> dict[str, Array]:
     found = {"trend": common}
     if a.grouped:
         same_group = a.group[:, None] == b.group[None, :]
-        found["group"] = same_group * (group_loadings(h, x) @ group_loadings(h, y).T)
+        found["group"] = same_group * group_covariance(h, x, y)
     if a.along_run:
         found["run"] = (a.run[:, None] == b.run[None, :]) * along_run(h, a.position, b.position)
     between = _between(h, a, b)
@@ -135,13 +160,33 @@ def smooth(h: dict[str, Array], x: Array, y: Array) -> Array:
 
 
 def group_loadings(h: dict[str, Array], x: Array) -> Array:
-    """What a group's two standard normal effects do at bent coordinates (..., C): (..., 2).
+    """What a group's standard normal effects, of level and slope, do at bent coordinates (..., C): (..., 2)."""
+    return jnp.stack([h["sd_group_level"] * fan(h, x), h["sd_group_slope"] * along_group(h, x)], -1)
 
-    The first is its level with the part of its slope that goes along, the second the rest of its slope.
+
+def along_group(h: dict[str, Array], x: Array) -> Array:
+    """Where on its group's course a subject at bent coordinates (..., C) is, decades: (...,)."""
+    return (x * h["pull"]).sum(-1)
+
+
+def fan(h: dict[str, Array], x: Array) -> Array:
+    """How far groups are apart at bent coordinates (..., C), relative to the reference: exp(fan) a decade.
+
+    Groups that are all at chance when small and apart when large fan out.
     """
-    pull = h["sd_group_slope"] * (x * h["pull"]).sum(-1)
-    correlation = h["lean_group"] / jnp.sqrt(1 + h["lean_group"] ** 2)
-    return jnp.stack([h["sd_group_level"] + correlation * pull, jnp.sqrt(1 - correlation**2) * pull], -1)
+    return jnp.exp(jnp.clip(h["fan_group"] * along_group(h, x), -MOST_FAN, MOST_FAN))
+
+
+def group_walk(h: dict[str, Array], x: Array, y: Array) -> Array:
+    """Covariance (P, Q) of a group's random walk at bent coordinates (P, C) and (Q, C), in units of its fanned sd."""
+    origin = (bend(jnp.full(x.shape[-1], ORIGIN), h["bend"]) * h["pull"]).sum()
+    return brownian(along_group(h, x), along_group(h, y), origin)
+
+
+def group_covariance(h: dict[str, Array], x: Array, y: Array) -> Array:
+    """Covariance (P, Q) of two subjects of one group at bent coordinates (P, C) and (Q, C): level, slope and walk."""
+    walk = h["sd_group_walk"] ** 2 * fan(h, x)[:, None] * fan(h, y)[None, :] * group_walk(h, x, y)
+    return group_loadings(h, x) @ group_loadings(h, y).T + walk
 
 
 def along_run(h: dict[str, Array], x: Array, y: Array) -> Array:
@@ -154,9 +199,13 @@ def covariance(h: dict[str, Array], a: Points, b: Points) -> Array:
     return sum(parts(h, a, b).values(), jnp.zeros(()))
 
 
-def own_variance(h: dict[str, Array], compute_sd: Array) -> Array:
-    """What every subject has for itself, on every dimension: scatter and the uncertainty (decades) of its compute."""
-    return h["sd_own"] ** 2 + JITTER + (jnp.sum(h["pull"] ** 2) * compute_sd**2)
+def own_variance(h: dict[str, Array], compute_sd: Array, subject: Array | None = None) -> Array:
+    """What every subject has for itself, on every dimension: scatter and the uncertainty (decades) of its compute.
+
+    Where subjects' scatters differ, h["scatter"] (S,) are their variances over ``sd_own``'s.
+    """
+    size = h["scatter"][subject] if "scatter" in h else 1.0
+    return size * h["sd_own"] ** 2 + JITTER + (jnp.sum(h["pull"] ** 2) * compute_sd**2)
 
 
 def prior_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
@@ -172,7 +221,7 @@ def masked(covariance: Array, mask: Array) -> Array:
 def own_covariance(h: dict[str, Array], points: Points, subject: Array) -> Array:
     """Covariance (P, P) of what every subject has for itself."""
     same = subject[:, None] == subject[None, :]
-    return same * own_variance(h, points.compute_sd)[:, None] * _between(h, points, points)
+    return same * own_variance(h, points.compute_sd, subject)[:, None] * _between(h, points, points)
 
 
 def _between(h: dict[str, Array], a: Points, b: Points) -> Array:

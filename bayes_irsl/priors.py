@@ -150,21 +150,27 @@ class TrajectoryPriors:
     level : ability at the reference compute, per dimension.
     slope : ability gained per decade at the reference, per dimension. Positive.
     pull : share in it of each of parameters and tokens, around 1.
+    effect : of other covariates, in decades of compute per standard deviation of the covariate.
+    direction : what multiplies the gain per decade where it may be negative (``slopes="any"``).
     bend : rate (per decade) at which the gain falls; 0 is a straight line in log compute.
     sd_drift, length_drift : random walk over the first coordinate (per square root of a decade), and over how many
         decades of the other one it is the same.
     sd_curve, length_curve : smooth curve over tokens that all runs share.
     sd_product : interaction of parameters and tokens.
     sd_group_level, sd_group_slope : families or recipes around the common level and (as a share) slope.
-    lean_group : how the two go together, correlation / sqrt(1 - correlation^2): positive where groups fan out.
+    fan_group : rate (per decade) at which the level's spread grows: positive where groups fan out from a common start.
+    sd_group_walk : a group's random walk along compute (per square root of a decade): groups may change places.
     sd_run, sd_residual, length_residual : a run's own level, and deviations that fade along it (decades).
     sd_own : scatter of every subject by itself.
+    df : degrees of freedom of that scatter (a number), where it is a Student's (``scatter="student"``).
     lkj : concentration of the LKJ prior of the correlations between dimensions (a number; 1 is uniform).
     """
 
     level: Prior | float = field(default_factory=lambda: Normal(0.0, 3.0))
     slope: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.6), 1.0))
     pull: Prior | float = field(default_factory=lambda: LogNormal(0.0, 0.5))
+    effect: Prior | float = field(default_factory=lambda: Normal(0.0, 0.5))
+    direction: Prior | float = field(default_factory=lambda: Normal(0.5, 1.0))
     bend: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.25), 1.0))
     sd_drift: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
     length_drift: Prior | float = field(default_factory=lambda: LogNormal(0.0, 0.5))
@@ -173,19 +179,21 @@ class TrajectoryPriors:
     sd_product: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.1), 1.0))
     sd_group_level: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 1.0))
     sd_group_slope: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 0.7))
-    lean_group: Prior | float = field(default_factory=lambda: Normal(0.0, 1.0))
+    fan_group: Prior | float = field(default_factory=lambda: Normal(0.0, 0.5))
+    sd_group_walk: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.1), 1.0))
     sd_run: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
     sd_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.15), 1.0))
     length_residual: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.3), 0.7))
     sd_own: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.07), 1.0))
+    df: float = 3.0
     lkj: float = 2.0
 
     def __post_init__(self) -> None:
         _check_fields(
             self,
-            numbers={"lkj"},
-            positive={f.name for f in fields(self)} - {"level", "lean_group", "lkj"},
-            positive_numbers={"slope", "pull", "length_drift", "length_curve", "length_residual", "lkj"},
+            numbers={"df", "lkj"},
+            positive={f.name for f in fields(self)} - {"level", "effect", "direction", "fan_group", "df", "lkj"},
+            positive_numbers={"slope", "pull", "length_drift", "length_curve", "length_residual", "df", "lkj"},
         )
 
     def to_dict(self) -> dict[str, Any]:

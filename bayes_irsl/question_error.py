@@ -18,6 +18,8 @@ from bayes_irsl.responses import Responses
 
 Floats = npt.NDArray[np.floating]
 
+LEAST_OWN = 0.2
+
 
 def shared_question_error(
     posterior: xr.Dataset, dimension: npt.NDArray[np.intp], r: Responses, place: Layout
@@ -52,6 +54,22 @@ def shared_question_error(
         moved = (moved / np.maximum(information, 1e-12)[:, None])[place.used]
         out[d] = _within_less_between(moved, place.group, place.run)
     return out
+
+
+def less_shared(error: Floats, draws: Floats, mean: Floats, shared: Floats) -> tuple[Floats, Floats]:
+    """Errors (S, D, D) and draws (n, S, D) of estimates ``mean`` (S, D) without what groups share.
+
+    The item model knows no favour: it takes it for noise of single answers, so that it is in its errors already, once
+    for every subject. At least :data:`LEAST_OWN` of every error stays the subject's own.
+    """
+    lower = np.linalg.cholesky(error)
+    whitened = np.linalg.solve(lower, np.linalg.solve(lower, np.diag(shared)[None]).swapaxes(1, 2))
+    value, vector = np.linalg.eigh(np.eye(len(shared)) - whitened)
+    value = np.maximum(value, LEAST_OWN)
+    root = (vector * np.sqrt(value)[:, None]) @ vector.swapaxes(1, 2)
+    shrink = lower @ root @ np.linalg.inv(lower)
+    own = lower @ (root @ root) @ lower.swapaxes(1, 2)
+    return own, mean + np.einsum("sde,nse->nsd", shrink, draws - mean)
 
 
 def _within_less_between(moved: Floats, group: npt.NDArray[np.int32], run: npt.NDArray[np.int32]) -> float:

@@ -129,6 +129,12 @@ class AbilityTrajectory:
     run
         Subject column that names training runs; residuals of one run's checkpoints are correlated. None, or a column
         that is not there: every subject is a run.
+    extra
+        Other numeric or date subject columns that the trend is linear in, such as ("date",): their effects are in
+        decades of compute. Dates count in years.
+    losses
+        Subject columns with losses, modelled beside the abilities as minus log loss, with their correlation: what a
+        run's loss says of its benchmarks is learned. Subjects may lack them. For the staged methods.
     covariates
         "auto": parameters and tokens where all subjects with compute have them and both vary, otherwise compute.
         "compute", or ("params", "tokens"), to choose.
@@ -138,6 +144,11 @@ class AbilityTrajectory:
         on the sets of ``make bench NAME=forecast_forward`` it forecasts worse; far above chance they agree.
     residual
         "run": a level of every run and deviations that fade along it. "iid": every checkpoint by itself.
+    slopes
+        "positive": more compute is better. "any": abilities may fall with compute (inverse scaling).
+    scatter
+        Of subjects by themselves: "normal", or "student", which single undertuned or broken runs pull less (by NUTS,
+        for up to some 190 abilities). Either way the trend tracks the average subject, not the best one.
     questions
         What the abilities of groups are: on the "given" questions, or on the "population" that they are a sample of.
         The second needs answers to questions and ``pool``, and allows for questions that a group favours at every size
@@ -150,8 +161,12 @@ class AbilityTrajectory:
     pool: str | None = None
     run: str | None = "run"
     covariates: str | tuple[str, ...] = "auto"
+    extra: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     chance: str = "ignore"
     residual: str = "run"
+    slopes: str = "positive"
+    scatter: str = "normal"
     questions: str = "given"
     priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
 
@@ -160,11 +175,18 @@ class AbilityTrajectory:
             raise InputError(f"items = {self.items!r}: expected an ItemResponse")
         if not isinstance(self.priors, TrajectoryPriors):
             raise InputError(f"priors = {self.priors!r}: expected a TrajectoryPriors")
-        if isinstance(self.covariates, list):
-            object.__setattr__(self, "covariates", tuple(self.covariates))
+        for name in ("covariates", "extra", "losses"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("extra", "losses"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
+                raise InputError(f'{name} = {value!r}: expected names of subject columns, such as ("date",)')
         _one_of("covariates", self.covariates, ("auto", "compute", ("params", "tokens")))
         _one_of("chance", self.chance, ("ignore", "floor"))
         _one_of("residual", self.residual, ("run", "iid"))
+        _one_of("slopes", self.slopes, ("positive", "any"))
+        _one_of("scatter", self.scatter, ("normal", "student"))
         _one_of("questions", self.questions, ("given", "population"))
         if self.questions == "population" and self.pool is None:
             raise InputError('questions="population" is about groups of subjects: name their column with pool=')
@@ -175,7 +197,7 @@ class AbilityTrajectory:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            **{k: getattr(self, k) for k in ("pool", "run", "covariates", "chance", "residual", "questions")},
+            **{k: getattr(self, k) for k in self.__dataclass_fields__ if k not in ("items", "priors")},
             "items": self.items.to_dict(),
             "priors": self.priors.to_dict(),
         }
@@ -183,11 +205,9 @@ class AbilityTrajectory:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AbilityTrajectory:
         """Inverse of :meth:`to_dict`."""
-        covariates = values["covariates"]
         return cls(
             **{
                 **values,
-                "covariates": tuple(covariates) if isinstance(covariates, list) else covariates,
                 "items": ItemResponse.from_dict(values["items"]),
                 "priors": TrajectoryPriors.from_dict(values["priors"]),
             }

@@ -6,14 +6,14 @@ import json
 import platform
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_scores, is_aggregate
+from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_scores, is_aggregate, with_losses
 from bayes_irsl.cells import problem
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
@@ -21,9 +21,13 @@ from bayes_irsl.inference.staged import Estimates, staged
 from bayes_irsl.inference.tree import PACKAGES, build_tree
 from bayes_irsl.item_fit import Run, approximate
 from bayes_irsl.item_stage import item_stage
-from bayes_irsl.question_error import shared_question_error
+from bayes_irsl.priors import Prior, TrajectoryPriors
+from bayes_irsl.question_error import less_shared, shared_question_error
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import AbilityTrajectory
+
+if TYPE_CHECKING:
+    from bayes_irsl.bank import ItemBank
 
 Floats = npt.NDArray[np.floating]
 
@@ -32,24 +36,32 @@ DIMS: dict[str, tuple[str, ...]] = {
     "level": ("dimension",),
     "slope": ("dimension",),
     "pull": ("covariate",),
+    "effect": ("extra",),
+    "direction": ("dimension",),
+    "scatter": ("subject",),
     "bend": ("covariate",),
     "correlation": ("dimension", "other_dimension"),
 }
 
 
-def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> xr.DataTree:
+def fit_trajectory(
+    spec: AbilityTrajectory, responses: Responses, run: Run, anchor: ItemBank | None = None
+) -> xr.DataTree:
     """The posterior of abilities, items and trajectory as one tree."""
     place = layout(spec, responses.subjects)
+    if anchor is not None and (run.method == "nuts" or is_aggregate(responses)):
+        raise InputError('anchor goes with answers to items and method="staged" or "laplace"')
     if run.method == "nuts":
         posterior, constant, stats, diagnostics = _jointly(spec, responses, place, run)
     else:
-        posterior, constant, stats, diagnostics = _in_stages(spec, responses, place, run)
+        posterior, constant, stats, diagnostics = _in_stages(spec, responses, place, run, anchor)
     coords = {"chain": np.arange(run.chains), "draw": np.arange(posterior.sizes["draw"])}
     reference = ("covariate", 10.0**place.reference, {"long_name": "covariates at which levels are stated"})
     out = xr.DataTree.from_dict(
         {
             "posterior": posterior,
             "sample_stats": xr.Dataset({k: (("chain", "draw"), v) for k, v in stats.items()}, coords),
+            "log_prior": _log_prior(spec.priors, posterior),
             "observed_data": responses.to_xarray(),
             "constant_data": constant.assign(reference=reference).assign_coords(covariate=list(place.covariates)),
         }
@@ -63,7 +75,8 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
         "data_hash": responses.data_hash,
         "scale": f"logit of accuracy, chance level: {spec.chance}"
         if is_aggregate(responses)
-        else "of the items' calibration",
+        else ("of the items' calibration" if anchor is None else f"of the anchoring bank: {anchor.scale}"),
+        "anchored_on": None if anchor is None else anchor.scale_id,
         "diagnostics": diagnostics | ({"diverging": int(stats["diverging"].sum())} if "diverging" in stats else {}),
     }
     out.attrs = {name: json.dumps(value) for name, value in facts.items()}
@@ -73,7 +86,9 @@ def fit_trajectory(spec: AbilityTrajectory, responses: Responses, run: Run) -> x
 Parts = tuple[xr.Dataset, xr.Dataset, dict[str, np.ndarray], dict[str, Any]]
 
 
-def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run) -> Parts:
+def _in_stages(
+    spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run, anchor: ItemBank | None
+) -> Parts:
     """Items by Laplace (or scores as they are), then the trajectory of the abilities."""
     if is_aggregate(responses):
         rng = np.random.default_rng([run.seed, 7])
@@ -85,9 +100,16 @@ def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run
         if spec.questions == "population":
             raise InputError('questions="population" needs answers to questions; these are scores of whole benchmarks')
     else:
-        posterior, constant, diagnostics = item_stage(spec.items, responses, run)
+        posterior, constant, diagnostics = item_stage(spec.items, responses, run, anchor)
         estimated = _from_items(posterior)
         shared = _question_error(spec, responses, place, posterior, constant, estimated.dimensions)
+        if shared is not None:
+            own, draws = less_shared(estimated.error, estimated.draws, estimated.mean, shared)
+            estimated = replace(estimated, error=own, draws=draws)
+    if spec.losses:
+        estimated, scale = _losses(spec, responses, place, estimated, run)
+        constant = constant.merge(scale)
+        shared = None if shared is None else np.r_[shared, np.zeros(len(spec.losses))]
     found = replace(_of_layout(estimated, place), shared_error=shared)
     sampler = "laplace" if run.method == "laplace" else None
     hypers, theta, stats, facts = staged(found, spec.priors, draws=run.per_chain, sampler=sampler, **_sampler(run))
@@ -95,10 +117,48 @@ def _in_stages(spec: AbilityTrajectory, responses: Responses, place: Layout, run
         facts["question_error_sd"] = np.sqrt(shared).tolist()
     everyone = estimated.draws.copy()
     everyone[:, place.used] = theta
-    if "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses):
+    single = "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses)
+    if single and not spec.losses:
         everyone = everyone[..., 0]
     posterior = _with_trajectory(posterior, responses, estimated.dimensions, place, hypers, run.chains, everyone)
-    return posterior, constant, stats, diagnostics | facts
+    return posterior, constant.merge(_first_stage(estimated, responses)), stats, diagnostics | facts
+
+
+def _losses(
+    spec: AbilityTrajectory, responses: Responses, place: Layout, estimated: Estimated, run: Run
+) -> tuple[Estimated, xr.Dataset]:
+    absent = [name for name in spec.losses if name not in responses.subjects]
+    if absent:
+        raise InputError(f"loss {absent[0]!r}: no such subject column; there are {list(responses.subjects.columns)}")
+    rng = np.random.default_rng([run.seed, 8])
+    return with_losses(estimated, responses.subjects[list(spec.losses)], place.used, rng)
+
+
+def _first_stage(estimated: Estimated, responses: Responses) -> xr.Dataset:
+    """Estimates of abilities as the trajectory has seen them, with their errors."""
+    return xr.Dataset(
+        {
+            "estimate": (("subject", "dimension"), estimated.mean),
+            "estimate_error": (("subject", "dimension", "other_dimension"), estimated.error),
+        },
+        {
+            "subject": np.asarray(responses.subjects.index, dtype=str),
+            "dimension": list(estimated.dimensions),
+            "other_dimension": list(estimated.dimensions),
+        },
+    )
+
+
+def _log_prior(priors: TrajectoryPriors, posterior: xr.Dataset) -> xr.Dataset:
+    """Log prior density of every hyperparameter that has a prior, by draw."""
+    found = {}
+    for name in priors.__dataclass_fields__:
+        prior = getattr(priors, name)
+        if name in posterior and isinstance(prior, Prior):
+            value = posterior[name]
+            density = np.asarray(prior.distribution().log_prob(value.to_numpy().astype(np.float32)))
+            found[name] = xr.DataArray(density, value.coords, value.dims).sum(value.dims[2:])
+    return xr.Dataset(found)
 
 
 def _question_error(
@@ -123,6 +183,8 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
         raise InputError('questions="population" is for method="staged": a joint fit is about the given questions')
     if is_aggregate(responses):
         raise InputError('scores of whole benchmarks have no items to fit jointly: use method="staged"')
+    if spec.losses or place.scattered:
+        raise InputError('losses and scatter="student" are for method="staged"')
     task = problem(spec.items, responses)
     if not np.array_equal(task.kept_subjects, place.used):
         raise InputError(
@@ -134,7 +196,8 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
     approximation, raw, _ = approximate(task, run, max(400, run.chains))
     s = approximation.structure
     begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
-    estimates = _of_layout(_from_items(begun.posterior.to_dataset()), place)
+    estimated = _from_items(begun.posterior.to_dataset())
+    estimates = _of_layout(estimated, place)
     hypers, *_ = staged(estimates, spec.priors, draws=100, **_sampler(run))
     points = place.points(len(task.dimensions))
     raw, hypers, stats = joint(task, s, raw, *points, hypers, spec.priors, draws=run.draws, **_sampler(run))
@@ -143,7 +206,8 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
     dimensions = task.dimensions if len(task.dimensions) > 1 else ("ability",)
     found = _with_trajectory(posterior, responses, dimensions, place, hypers, run.chains)
     diagnostics = {f"items_{k}": v for k, v in approximation.diagnostics.items()}
-    return found, tree["constant_data"].to_dataset(), stats, diagnostics
+    constant = tree["constant_data"].to_dataset().merge(_first_stage(estimated, responses))
+    return found, constant, stats, diagnostics
 
 
 def _sampler(run: Run) -> dict[str, Any]:
@@ -157,6 +221,10 @@ def _from_items(posterior: xr.Dataset) -> Estimated:
         posterior["theta"].stack(sample=("chain", "draw")).transpose("sample", "subject", ...).to_numpy().astype(float)
     )
     if "dimension" not in posterior["theta"].dims:
+        if "mean_theta" in posterior:
+            # On a bank's scale subjects have a mean and an sd of their own.
+            centre, size = (float(posterior[name].mean()) for name in ("mean_theta", "sd_theta"))
+            return from_item_draws(theta[..., None], np.full((1, 1), size**2), ("ability",), centre)
         return from_item_draws(theta[..., None], np.ones((1, 1)), ("ability",))
     names = tuple(posterior["dimension"].to_numpy().astype(str).tolist())
     if "correlation" in posterior:
@@ -191,8 +259,13 @@ def _with_trajectory(
         "dimension": list(dimensions),
         "other_dimension": list(dimensions),
         "covariate": list(place.covariates),
+        "extra": list(place.extras),
     }
     named = {name: (DIMS.get(name, ()), value) for name, value in hypers.items() if name != "correlation_tril"}
+    if "scatter" in hypers:
+        everyone = np.ones((len(hypers["scatter"]), responses.n_subjects))
+        everyone[:, place.used] = hypers["scatter"]
+        named["scatter"] = (("subject",), everyone)
     if theta is not None:
         named["theta"] = (("subject", "dimension")[: theta.ndim - 1], theta.astype(np.float32))
     variables = {
@@ -200,7 +273,7 @@ def _with_trajectory(
         for name, (dims, value) in named.items()
     }
     used = {dim for dims, _ in variables.values() for dim in dims}
-    replaced = [name for name in (*variables, "correlation", "sd_theta") if name in items]
+    replaced = [name for name in (*variables, "correlation", "sd_theta", "mean_theta") if name in items]
     kept = items.drop_vars(replaced)
     kept = kept.drop_vars([name for name in coords if name in kept.coords and name in used])
     return kept.assign(variables).assign_coords({name: coords[name] for name in coords if name in used})

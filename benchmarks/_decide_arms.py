@@ -6,13 +6,16 @@ import _decide_simulators as sim
 import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares, minimize
-from scipy.special import expit
+from scipy.special import expit, logit
 
 import bayes_irsl as bi
 
 SPEC = bi.AbilityTrajectory(
     bi.ItemResponse("beta"), pool="family", run=None, covariates="compute", questions="population"
 )
+
+# Checkpoints that stand for the end of training: their mean scatters less than the last one.
+LAST = 3
 
 # Of (a, L0, k, b).
 BOUNDS = ([-1, 0, 0, 0], [0, np.inf, np.inf, 1])
@@ -82,7 +85,7 @@ def all_arms(suite: sim.Suite, n_sizes: int, seed: int) -> tuple[dict[str, np.nd
 
 
 def answers(suite: sim.Suite, n_sizes: int) -> bi.Responses:
-    """p(correct) of final checkpoints, training recipes at all sizes."""
+    """p(correct) at the end of training (mean logit of the last checkpoints), training recipes at all sizes."""
     recipe, size = np.meshgrid(np.arange(sim.RECIPES), np.arange(len(sim.SIZES)), indexing="ij")
     seen = (recipe < sim.TRAINING) | (size < n_sizes)
     recipe, size = recipe[seen], size[seen]
@@ -95,7 +98,8 @@ def answers(suite: sim.Suite, n_sizes: int) -> bi.Responses:
         },
         index=pd.Index([f"recipe {r} size {k}" for r, k in zip(recipe, size, strict=True)], name="subject"),
     )
-    table = pd.DataFrame(suite.p[recipe, size, -1], index=subjects.index).add_prefix("question ")
+    end = expit(logit(suite.p[recipe, size, -LAST:]).mean(1))
+    table = pd.DataFrame(end, index=subjects.index).add_prefix("question ")
     return bi.Responses.from_wide(table, subjects=subjects)
 
 

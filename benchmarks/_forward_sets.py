@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 import bayes_irsl as bi
-from bayes_irsl.forecasts.evaluation import Transform, forward_splits
+from bayes_irsl.forecasts.evaluation import forward_splits
+from bayes_irsl.forecasts.scores import Transform
 
 Split = tuple[str, bi.Responses, bi.Responses]
 CHANCE = {

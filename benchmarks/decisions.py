@@ -23,8 +23,7 @@ import pandas as pd
 from _common import clock, print_result
 from tqdm import tqdm
 
-from bayes_irsl.forecasts.decisions import decision_accuracy
-from bayes_irsl.forecasts.evaluation import clustered_error
+from bayes_irsl.forecasts.scores import clustered_error, decision_accuracy
 
 CUTS = {"20M": 2, "150M": 5, "750M": 8}
 # What the paper reports of the two-step law, means over benchmarks, by cut: on accuracy and on p(correct).

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import _forward_sets as sets
 import numpy as np
@@ -18,8 +19,11 @@ import pandas as pd
 from _common import SHARED, clock, print_result, shared_data
 
 import bayes_irsl as bi
+from bayes_irsl.abilities import is_aggregate
+from bayes_irsl.baselines.irsl import IrslLine
 from bayes_irsl.baselines.scaling import LAWS
-from bayes_irsl.forecasts.evaluation import Trajectory, Transform, clustered_error, forward_validation, summarise
+from bayes_irsl.forecasts.evaluation import Trajectory, forward_validation, summarise
+from bayes_irsl.forecasts.scores import Transform, clustered_error
 
 OURS = "trajectory"
 COLUMNS = ["arm", "forecasts", "clusters", "crps", "inside_50", "inside_90", "width_50", "width_90", "log_score"]
@@ -30,17 +34,22 @@ def trajectory(name: str, draws: int, warmup: int) -> Trajectory:
     return Trajectory(bi.AbilityTrajectory(items), {"draws": draws, "warmup": warmup})
 
 
+def baselines(train: bi.Responses) -> dict[str, Any]:
+    """The laws, and where there are answers to items IRSL's line."""
+    return dict(LAWS) if is_aggregate(train) else {**LAWS, "IRSL line": IrslLine()}
+
+
 def best_law(train: bi.Responses, by: str, transform: Transform | None) -> str:
     """The law that forecasts the subjects with the most of ``by`` from the others best."""
     values = train.subjects[by].to_numpy(float)
     last = np.unique(values)[-1:] if by == "params" else np.unique(values)[-max(2, len(values) // 4) :]
     inner = [("inner", train.select(subjects=values < last[0]), train.select(subjects=values >= last[0]))]
-    table = forward_validation(inner, LAWS, transform=transform, draws=400)
+    table = forward_validation(inner, baselines(train), transform=transform, draws=400)
     return str(table.groupby("arm")["crps"].mean().idxmin())
 
 
 def run_series(entry: sets.Set, splits: list[sets.Split], draws: int, warmup: int) -> pd.DataFrame:
-    arms = {OURS: trajectory(entry.name, draws, warmup), **LAWS}
+    arms = {OURS: trajectory(entry.name, draws, warmup), **baselines(splits[0][1])}
     parts = []
     for split in splits:
         by = split[0].split()[0]

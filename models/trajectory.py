@@ -61,6 +61,9 @@ def hyperparameters(points, priors, level=True):
     if n_dimensions > 1:
         tril = numpyro.sample("correlation_tril", dist.LKJCholesky(n_dimensions, priors.lkj))
         h["correlation"] = numpyro.deterministic("correlation", tril @ tril.T)
+    if points.scattered:
+        size = dist.InverseGamma(priors.df / 2, priors.df / 2).expand([points.scattered])
+        h["scatter"] = numpyro.sample("scatter", size.to_event(1))
     return h
 
 
@@ -73,11 +76,15 @@ def hyperparameter_priors(points, priors):
         ("pull", priors.pull if n_coordinates > 1 else 1.0, n_coordinates),
         ("bend", priors.bend, n_coordinates),
     ]
+    if points.n_extra:
+        found.append(("effect", priors.effect, points.n_extra))
+    if points.signed:
+        found.append(("direction", priors.direction, points.n_dimensions))
     names = ["sd_drift", "sd_own"]
     if n_coordinates > 1:
         names += ["length_drift", "sd_curve", "length_curve", "sd_product"]
     if points.grouped:
-        names += ["sd_group_level", "sd_group_slope", "lean_group"]
+        names += ["sd_group_level", "sd_group_slope", "fan_group", "sd_group_walk"]
     if points.along_run:
         names += ["sd_run", "sd_residual", "length_residual"]
     return found + [(name, getattr(priors, name), None) for name in names]

@@ -68,7 +68,7 @@ class Both:
     def __init__(self, pool, d, covariates, **changes):
         self.place = layout(bi.AbilityTrajectory(pool=pool, covariates=covariates, **changes), subjects())
         self.d, self.s = d, len(self.place.used)
-        self.b = algebra.blocks(self.place, d)
+        self.b = algebra.blocks(self.place, d, group_inducing=algebra.INDUCING)
         points, self.subject = self.place.points(d)
         self.points = jax.tree.map(jnp.asarray, points)
         self.h = hypers(self.points)

@@ -1,4 +1,4 @@
-"""Cases SCALE of what users complain about: ceilings that nothing identifies, and models stronger than any seen."""
+"""Cases SCALE of what users complain about: floors, ceilings, undertuned runs, and models stronger than any seen."""
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,54 @@ def curve(compute, ceiling=0.6, trials=4000, seed=0):
     long = pd.DataFrame({"subject": names, "item": "bench", "k": rng.binomial(trials, p), "n": trials})
     items = pd.DataFrame({"benchmark": ["bench"]}, index=pd.Index(["bench"], name="item"))
     return bi.Responses.from_long(long, successes="k", trials="n", subjects=subjects, items=items), p
+
+
+def seven_models():
+    """A test of four options, of which the best model is at .6, and the truth at 1e24."""
+    compute = np.logspace(19, 22, 7)
+    truth = 0.25 + 0.55 * expit(1.1 * (np.log10([*compute, 1e24]) - 21.5))
+    facts = pd.DataFrame({"compute": compute}, index=pd.Index([f"m{i}" for i in range(7)], name="subject"))
+    long = pd.DataFrame({"subject": facts.index, "item": "mc", "k": np.round(2000 * truth[:7]).astype(int), "n": 2000})
+    items = pd.DataFrame({"benchmark": ["mc"], "chance": [0.25]}, index=pd.Index(["mc"], name="item"))
+    return bi.Responses.from_long(long, successes="k", trials="n", subjects=facts, items=items), truth[-1]
+
+
+def test_scale_05_chance_level_is_an_input_and_its_effect_is_shown():
+    """What lies beyond depends on the floor; a table says by how much, in units of the interval too."""
+    responses, truth = seven_models()
+    specs = {"floor 0": bi.AbilityTrajectory(), "floor at chance": bi.AbilityTrajectory(chance="floor")}
+    table = bi.sensitivity(specs, responses, settings={"draws": 400}, compute=1e24).set_index("spec")
+    plain, right = table.loc["floor 0"], table.loc["floor at chance"]
+    assert plain["shift"] == 0
+    assert abs(right["shift"]) > 0.02
+    assert right["shift"] == pytest.approx(right["mean"] - plain["mean"])
+    assert right["shift_in_widths"] == pytest.approx(right["shift"] / (plain["upper"] - plain["lower"]))
+    assert right["lower"] < truth < right["upper"]
+    fit = bi.fit(specs["floor at chance"], responses, draws=400)
+    assert bi.forecast(fit, compute=1e12)["accuracy_lower"].item() >= 0.25
+
+
+@pytest.mark.slow
+def test_scale_07_undertuned_runs_pull_a_robust_curve_less():
+    """Sixty models, a fifth of them too low by .10: the plain curve is low by some .02, Student's scatter is not."""
+    errors = {"normal": [], "student": []}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        compute = np.sort(10 ** rng.uniform(20, 24, 60))
+        low = rng.permutation(60) < 12
+        facts = pd.DataFrame({"compute": compute}, index=pd.Index([f"m{i}" for i in range(60)], name="subject"))
+        share = np.clip(expit(0.9 * (np.log10(compute) - 22)) - 0.1 * low, 0.005, 1)
+        long = pd.DataFrame({"subject": facts.index, "item": "b", "k": rng.binomial(20_000, share), "n": 20_000})
+        items = pd.DataFrame({"benchmark": ["b"]}, index=pd.Index(["b"], name="item"))
+        responses = bi.Responses.from_long(long, successes="k", trials="n", subjects=facts, items=items)
+        at = np.logspace(21, 23.5, 6)
+        for scatter, found in errors.items():
+            fit = bi.fit(bi.AbilityTrajectory(scatter=scatter), responses, seed=seed, draws=200, warmup=200)
+            middle = np.median(bi.forecast(fit, compute=at)["accuracy"].squeeze(), axis=0)
+            found.append(np.mean(middle - expit(0.9 * (np.log10(at) - 22))))
+    assert np.mean(errors["normal"]) < -0.012
+    assert abs(np.mean(errors["student"])) < 0.02
+    assert abs(np.mean(errors["student"])) < 0.6 * abs(np.mean(errors["normal"]))
 
 
 def test_scale_06_saturation_is_known_only_after_the_bend():

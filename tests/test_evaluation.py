@@ -8,16 +8,11 @@ from scipy.special import expit, logit
 
 import bayes_irsl as bi
 from bayes_irsl.baselines import scaling
+from bayes_irsl.baselines.irsl import IrslLine
 from bayes_irsl.errors import InputError
-from bayes_irsl.forecasts.evaluation import (
-    clustered_error,
-    crps,
-    forward_splits,
-    forward_validation,
-    log_score,
-    score_draws,
-    summarise,
-)
+from bayes_irsl.forecasts.evaluation import forward_splits, forward_validation, summarise
+from bayes_irsl.forecasts.score_table import score_table
+from bayes_irsl.forecasts.scores import clustered_error, crps, log_score, score_draws
 
 SUBJECTS = [f"m{i}" for i in range(12)]
 
@@ -163,3 +158,33 @@ def test_a_law_that_lacks_its_covariate_is_left_out():
     table = forward_validation(forward_splits(bare), scaling.LAWS, draws=50)
     assert "params x tokens" not in set(table["arm"])
     assert "logistic in compute" in set(table["arm"])
+
+
+def test_decision_accuracy_is_of_pairs_of_one_split():
+    split, cluster = ["s", "s", "s", "t"], list("abcd")
+    table = pd.DataFrame({"arm": "x", "split": split, "benchmark": "b", "cluster": cluster})
+    table = table.assign(observed=[1.0, 2, 3, 0], mean=[1.0, 3, 2, 9])
+    scores = ("crps", "log_score", "inside_50", "inside_90", "width_50", "width_90", "error")
+    found = summarise(table.assign(**dict.fromkeys(scores, 0.0)))
+    assert found["decision_accuracy"].item() == pytest.approx(2 / 3)
+
+
+def test_irsl_line_by_its_own_recipe():
+    """On abilities that are straight in log compute it forecasts the next models; scores without items are not its."""
+    rng = np.random.default_rng(4)
+    compute = np.logspace(19, 22, 60)
+    theta, b = 0.8 * (np.log10(compute) - 20.5), rng.normal(size=80)
+    table = (rng.uniform(size=(60, 80)) < expit(1.2 * (theta[:, None] - b))).astype(float)
+    names = [f"m{i}" for i in range(60)]
+    facts = pd.DataFrame({"compute": compute, "family": ["p", "q"] * 30}, index=pd.Index(names, name="subject"))
+    answers = bi.Responses.from_wide(pd.DataFrame(table, index=names).add_prefix("q"), subjects=facts)
+    train, test = answers.select(subjects=compute < 1e21), answers.select(subjects=compute >= 1e21)
+    ahead = score_table(test)
+    truth = expit(1.2 * (theta[compute >= 1e21, None] - b)).mean(1)
+    for arm in (IrslLine(), IrslLine(group="family")):
+        draws = arm.predict(train, ahead, 0)[ahead["benchmark"].iloc[0]]
+        assert draws.shape == (1000, len(truth))
+        np.testing.assert_allclose(draws.mean(0), truth, atol=0.09)
+        assert draws.std(0).min() > 0.001
+    with pytest.raises(InputError, match="scores of whole benchmarks have no items"):
+        IrslLine().predict(responses(), ahead, 0)

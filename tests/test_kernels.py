@@ -37,7 +37,7 @@ H = {
     "level": jnp.array([0.5]), "slope": jnp.array([2.0]), "pull": jnp.array([1.2, 0.8]), "bend": jnp.array([0.3, 0.1]),
     "sd_drift": 0.4, "length_drift": 0.9, "sd_curve": 0.2, "length_curve": 1.1, "sd_product": 0.15, "sd_own": 0.05,
     "sd_run": 0.1, "sd_residual": 0.3, "length_residual": 0.5,
-    "sd_group_level": 0.25, "sd_group_slope": 0.1, "lean_group": 0.0,
+    "sd_group_level": 0.25, "sd_group_slope": 0.1, "fan_group": 0.0, "sd_group_walk": 0.2,
 }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def test_parts_by_hand_for_two_checkpoints_of_one_run():
     found = kernels.parts(h, p, p)
     between = {
         "trend": 0.4**2 * 3 * np.exp(-0.5 / 0.9**2) + 0.2**2 * np.exp(-0.5 / 1.1**2),
-        "group": 0.25**2,
+        "group": 0.25**2 + 0.2**2 * 3 * 2.0,
         "run": 0.1**2 + 0.3**2 * np.exp(-1 / 0.5),
     }
     for name, value in between.items():
@@ -127,12 +127,22 @@ def test_padding_is_independent_of_everything():
     np.testing.assert_allclose(kernels.masked(full, jnp.array([1.0, 1.0, 0.0])), [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
 
 
-def test_groups_that_lean_fan_out():
-    """Correlation 0.6: what level and slope share moves both; variances stay those of level and slope."""
-    h = H | {"lean_group": 0.75}
-    x = jnp.array([[0.5, -0.2], [1.5, 0.3]])
+def test_groups_fan_out():
+    """The spread of levels grows by exp(fan) a decade; slopes have a spread of their own."""
+    h = H | {"fan_group": 0.7}
+    x = jnp.array([[0.0, 0.0], [0.5, -0.2], [1.5, 0.3]])
     found = kernels.group_loadings(h, x)
-    pull = 0.1 * (x @ h["pull"])
-    expected = jnp.array([[1.0, 0.6], [0.6, 1.0]])
-    effects = jnp.stack([jnp.full(2, 0.25), pull], 1)
-    np.testing.assert_allclose(found @ found.T, effects @ expected @ effects.T, rtol=1e-6)
+    decades = x @ h["pull"]
+    np.testing.assert_allclose(found, jnp.stack([0.25 * jnp.exp(0.7 * decades), 0.1 * decades], 1), rtol=1e-6)
+    assert np.isfinite(kernels.group_loadings(h, 1e4 * x)).all()
+
+
+def test_groups_walk_along_their_course():
+    """Brownian motion in decades of pull from the origin, its steps fanned like the levels, by hand."""
+    h = H | {"fan_group": 0.7, "bend": jnp.zeros(2)}
+    x = jnp.array([[0.0, 0.0], [0.5, -0.2]])
+    walk = kernels.group_covariance(h, x, x) - kernels.group_loadings(h, x) @ kernels.group_loadings(h, x).T
+    decades = 0.5 * 1.2 - 0.2 * 0.8
+    origin = -3 * (1.2 + 0.8)
+    size = 0.2 * np.exp(0.7 * np.array([0, decades]))
+    np.testing.assert_allclose(walk, np.outer(size, size) * (np.array([[0, 0], [0, decades]]) - origin), rtol=1e-6)

@@ -29,7 +29,7 @@ STARTS = 24
 
 def logistic_compute(train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator, n: int) -> Floats:
     """Straight line in log10 compute on the logit of the accuracy."""
-    return expit(_bootstrap(_design(train, ["compute"]), logits(train), _design(test, ["compute"]), rng, n))
+    return expit(bootstrapped_line(train, logits(train), test, ["compute"], rng, n))
 
 
 def params_tokens(train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator, n: int) -> Floats:
@@ -125,6 +125,13 @@ def logits(table: pd.DataFrame) -> Floats:
     """Logits of scores, half an answer added to each side."""
     answers = table["answers"].fillna(UNKNOWN_ANSWERS).to_numpy(float)
     return logit((table["score"].to_numpy(float) * answers + 0.5) / (answers + 1))
+
+
+def bootstrapped_line(
+    train: pd.DataFrame, y: Floats, test: pd.DataFrame, columns: list[str], rng: np.random.Generator, n: int
+) -> Floats:
+    """Draws (n, T) of what least squares of ``y`` on log10 of ``columns`` predicts, residuals bootstrapped."""
+    return _bootstrap(_design(train, columns), y, _design(test, columns), rng, n)
 
 
 def _design(table: pd.DataFrame, columns: list[str]) -> Floats:

@@ -159,36 +159,42 @@ def _shape(fit: Any) -> list[Check]:
 def residuals(fit: Any) -> pd.DataFrame:
     """Standardised leave-one-out residuals of abilities around what all others say, largest first.
 
-    z_i = (K^-1 r)_i / sqrt((K^-1)_ii) at posterior medians, with the posterior variance of the ability added.
+    z_i = (K^-1 r)_i / sqrt((K^-1)_ii) at posterior medians: r the estimates of the first stage less the trend, K the
+    covariance of abilities and of the estimates' errors.
     """
-    posterior = fit.tree["posterior"].dataset
+    posterior, first = fit.tree["posterior"].dataset, fit.tree["constant_data"].dataset
     place = layout(fit.spec, fit.responses.subjects)
-    theta = posterior["theta"].isel(subject=place.used)
-    mean, variance = (f(("chain", "draw")).to_numpy().reshape(len(place.used), -1) for f in (theta.mean, theta.var))
+    mean = first["estimate"].to_numpy()[place.used]
+    error = first["estimate_error"].to_numpy()[place.used]
     hypers = {name: posterior[name].median(("chain", "draw")).to_numpy() for name in hyperparameters(posterior)}
+    if place.scattered:
+        hypers["scatter"] = hypers["scatter"][place.used]
     with jax.enable_x64(True):
         h = {name: jnp.asarray(value, float) for name, value in hypers.items()}
-        z = (_residuals_in_full if mean.size <= DENSE_ROWS else _residuals_by_run)(h, place, mean, variance)
+        z = (_residuals_in_full if mean.size <= DENSE_ROWS else _residuals_by_run)(h, place, mean, error)
     d = mean.shape[1]
     labels = np.asarray(fit.responses.subjects.index, dtype=str)[place.used]
-    names = theta["dimension"].to_numpy().astype(str) if d > 1 else [""]
+    names = first["dimension"].to_numpy().astype(str) if d > 1 else [""]
     table = pd.DataFrame({"subject": np.tile(labels, d), "ability": np.repeat(names, len(labels)), "z": z.T.ravel()})
     return table.sort_values("z", key=np.abs, ascending=False, ignore_index=True)
 
 
-def _residuals_in_full(h: dict[str, Any], place: Layout, mean: Floats, variance: Floats) -> Floats:
+def _residuals_in_full(h: dict[str, Any], place: Layout, mean: Floats, error: Floats) -> Floats:
     """Leave-one-out residuals (S, D) with the whole covariance."""
     points, subject = place.points(mean.shape[1])
-    covariance = np.asarray(kernels.prior_covariance(h, points, subject)) + np.diag(variance.T.ravel())
+    at = np.arange(len(mean))
+    errors = np.zeros((mean.shape[1], len(mean)) * 2)
+    errors[:, at, :, at] = error
+    covariance = np.asarray(kernels.prior_covariance(h, points, subject)) + errors.reshape(mean.size, -1)
     inverse = np.linalg.inv(covariance)
     z = inverse @ (mean.T.ravel() - np.asarray(kernels.trend(h, points))) / np.sqrt(np.diag(inverse))
     return z.reshape(mean.T.shape).T
 
 
-def _residuals_by_run(h: dict[str, Any], place: Layout, mean: Floats, variance: Floats) -> Floats:
+def _residuals_by_run(h: dict[str, Any], place: Layout, mean: Floats, error: Floats) -> Floats:
     """The same with the covariance in blocks."""
     b = blocks.blocks(place, mean.shape[1])
-    inverse = blocks.inverse(h, b, tuple(r.take(variance[..., None] * np.eye(mean.shape[1])) for r in b.runs))
+    inverse = blocks.inverse(h, b, tuple(r.take(error) for r in b.runs))
     apart = tuple(blocks.column(r.take(mean) - blocks.trend(h, r)) for r in b.runs)
     solved, diagonal = blocks.solve(inverse, b, apart), blocks.inverse_diagonal(inverse, b)
     z = tuple(

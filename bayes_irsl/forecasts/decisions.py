@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from numpy.typing import ArrayLike
 from scipy import stats
 
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
-from bayes_irsl.forecasts.evaluation import clustered_error
 from bayes_irsl.forecasts.forecasting import forecast
+from bayes_irsl.forecasts.scores import clustered_error
 from bayes_irsl.responses import Responses
 
 if TYPE_CHECKING:
@@ -151,16 +149,6 @@ def compare_subjects(
         },
         name=f"{a} - {b}",
     )
-
-
-def decision_accuracy(predicted: ArrayLike, observed: ArrayLike) -> float:
-    """Share of pairs that predictions (n,) order as the observations (n,) do; a tie on either side counts half."""
-    x, y = np.asarray(predicted, float), np.asarray(observed, float)
-    if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
-        raise InputError(f"predicted {x.shape} and observed {y.shape}: expected two arrays of one length, 2 or more")
-    pairs = np.array(list(combinations(range(len(x)), 2)))
-    product = np.sign(x[pairs[:, 0]] - x[pairs[:, 1]]) * np.sign(y[pairs[:, 0]] - y[pairs[:, 1]])
-    return float(np.mean((product + 1) / 2))
 
 
 def _pools(fit: Fit, pools: Sequence[str] | None) -> list[str]:

@@ -1,44 +1,51 @@
-"""Forecasts against what came: forward validation over compute, proper scores, coverage with clustered errors."""
+"""Forecasts against what came: forward validation over compute or any other cut, every arm side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from bayes_irsl.baselines.irsl import IrslLine
 from bayes_irsl.baselines.scaling import LAWS, Law
 from bayes_irsl.errors import InputError
 from bayes_irsl.fitting import fit
 from bayes_irsl.forecasts.forecasting import forecast
 from bayes_irsl.forecasts.score_table import score_table
+from bayes_irsl.forecasts.scores import Transform, clustered_error, decision_accuracy, score_draws
 from bayes_irsl.responses import Responses
 from bayes_irsl.spec import AbilityTrajectory
 
 Floats = npt.NDArray[np.floating]
-Transform = Callable[[Floats], Floats]
 
-LEVELS = (0.5, 0.9)
-# Least sd of the kernel under the log score: no forecast is asked to be exact beyond this.
-LEAST_BANDWIDTH = 1e-3
+
+@runtime_checkable
+class Arm(Protocol):
+    """What takes part in a comparison and needs the answers, not only a table of scores as a law does."""
+
+    def predict(self, train: Responses, test: pd.DataFrame, seed: int) -> dict[str, Floats]:
+        """Draws (n, T) of measured accuracies of the test subjects, by benchmark, in the order of ``test``."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """An arm of a comparison: a trajectory fitted to the training answers; ``settings`` are those of ``fit``."""
+    """A trajectory fitted to the training answers; ``settings`` are those of ``fit``."""
 
     spec: AbilityTrajectory = field(default_factory=AbilityTrajectory)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, train: Responses, test: pd.DataFrame, seed: int) -> dict[str, Floats]:
+    def predict(self, train: Responses, test: pd.DataFrame, seed: int) -> dict[str, Floats]:
         """Draws (n, T) of measured accuracies of the test subjects, by benchmark."""
         fitted = fit(self.spec, train, seed=seed, progress=False, **self.settings)
         first = test.drop_duplicates("subject")
         names = ("params", "tokens") if "params" in fitted.tree.posterior["covariate"].values else ("compute",)
-        where = {name: first[name].to_numpy(float) for name in names}
+        where: dict[str, Any] = {name: first[name].to_numpy(float) for name in names}
+        if self.spec.extra:
+            where["extra"] = {name: first[name].to_numpy() for name in self.spec.extra}
         run = None
         if self.spec.run in first and self.spec.run in train.subjects:
             known = set(train.subjects[self.spec.run].dropna().astype(str))
@@ -82,7 +89,7 @@ def forward_splits(responses: Responses, by: str = "params", least: int = 3) -> 
 
 def forward_validation(
     splits: Sequence[tuple[str, Responses, Responses]],
-    arms: Mapping[str, Trajectory | Law] | None = None,
+    arms: Mapping[str, Arm | Law] | None = None,
     *,
     cluster: str = "run",
     transform: Transform | None = None,
@@ -96,8 +103,9 @@ def forward_validation(
     splits
         From :func:`forward_splits`, or any (name, train, test).
     arms
-        By name: :class:`Trajectory`, or a law of :mod:`bayes_irsl.baselines.scaling`. All of them by default; laws that
-        lack a covariate are left out.
+        By name: :class:`Trajectory`, a law of :mod:`bayes_irsl.baselines.scaling`, or
+        :class:`bayes_irsl.baselines.irsl.IrslLine`. All of them by default; baselines that lack a covariate or answers
+        to items are left out.
     cluster
         Subject column that makes forecasts dependent (a training run).
     transform
@@ -109,7 +117,7 @@ def forward_validation(
         One row a split, arm, subject and benchmark: observed, mean, crps, log_score, inside_50, inside_90, width_90,
         error (of the mean), cluster.
     """
-    arms = {"trajectory": Trajectory(), **LAWS} if arms is None else arms
+    arms = {"trajectory": Trajectory(), "IRSL line": IrslLine(), **LAWS} if arms is None else arms
     rows: list[pd.DataFrame] = []
     for name, train, test in splits:
         seen, ahead = score_table(train), score_table(test)
@@ -132,71 +140,31 @@ def forward_validation(
 
 
 def _predict(
-    method: Trajectory | Law, train: Responses, seen: pd.DataFrame, ahead: pd.DataFrame, draws: int, seed: int
+    method: Arm | Law, train: Responses, seen: pd.DataFrame, ahead: pd.DataFrame, draws: int, seed: int
 ) -> dict[str, Floats]:
-    if isinstance(method, Trajectory):
-        return method(train, ahead, seed)
+    if isinstance(method, Arm):
+        return method.predict(train, ahead, seed)
     rng = np.random.default_rng([seed, 5])
     names = [b for b in dict.fromkeys(ahead["benchmark"]) if (seen["benchmark"] == b).sum() >= 3]
     return {b: method(seen[seen["benchmark"] == b], ahead[ahead["benchmark"] == b], rng, draws) for b in names}
 
 
-def score_draws(draws: Floats, observed: Floats, transform: Transform | None = None) -> dict[str, Floats]:
-    """Scores of predictive draws (n, T) against what was observed (T,): crps, log_score, coverage, width, error."""
-    if transform is not None:
-        draws, observed = transform(draws), transform(observed)
-    out: dict[str, Floats] = {
-        "observed": observed,
-        "mean": draws.mean(0),
-        "crps": crps(draws, observed),
-        "log_score": log_score(draws, observed),
-    }
-    for mass in LEVELS:
-        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
-        out[f"inside_{round(100 * mass)}"] = ((observed >= low) & (observed <= high)).astype(float)
-        out[f"width_{round(100 * mass)}"] = high - low
-    out["error"] = np.abs(out["mean"] - observed)
-    return out
-
-
-def crps(draws: Floats, observed: Floats) -> Floats:
-    """Continuous ranked probability score (T,) of draws (n, T): E|X - y| - E|X - X'| / 2, from all pairs.
-
-    Gneiting and Raftery 2007, equation 20; lower is better, in units of the score.
-    """
-    ordered = np.sort(draws, 0)
-    n = len(draws)
-    weight = (2 * np.arange(1, n + 1) - n - 1) / n**2
-    return np.abs(draws - observed).mean(0) - weight @ ordered
-
-
-def log_score(draws: Floats, observed: Floats) -> Floats:
-    """Log density (T,) of a Gaussian kernel estimate of draws (n, T), Silverman's bandwidth; higher is better."""
-    n = len(draws)
-    quartiles = np.quantile(draws, [0.25, 0.75], axis=0)
-    spread = np.minimum(draws.std(0), (quartiles[1] - quartiles[0]) / 1.34)
-    width = np.maximum(0.9 * spread * n**-0.2, LEAST_BANDWIDTH)
-    z = (draws - observed) / width
-    top = (-0.5 * z**2).max(0)
-    return top + np.log(np.exp(-0.5 * z**2 - top).mean(0)) - np.log(width * np.sqrt(2 * np.pi))
-
-
 def summarise(table: pd.DataFrame, by: Sequence[str] = ("arm",)) -> pd.DataFrame:
-    """Means of the scores by arm, with the number of clusters and clustered standard errors (``_se``)."""
+    """Means of the scores by arm, with the number of clusters and clustered standard errors (``_se``).
+
+    ``decision_accuracy``: share of pairs of subjects of one split and benchmark that mean forecasts order as they came
+    (:func:`bayes_irsl.forecasts.scores.decision_accuracy`), NaN where no split has two.
+    """
     rows = []
     for key, part in table.groupby(list(by), sort=False):
         row: dict[str, Any] = dict(zip(by, key, strict=True))
         row |= {"forecasts": len(part), "clusters": part["cluster"].nunique()}
+        pairs = [
+            decision_accuracy(s["mean"], s["observed"]) for _, s in part.groupby(["split", "benchmark"]) if len(s) > 1
+        ]
+        row["decision_accuracy"] = float(np.mean(pairs)) if pairs else float("nan")
         for name in ("crps", "log_score", "inside_50", "inside_90", "width_50", "width_90", "error"):
             row[name] = part[name].mean()
             row[f"{name}_se"] = clustered_error(part[name].to_numpy(float), part["cluster"].to_numpy())
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def clustered_error(values: Floats, cluster: npt.NDArray[Any]) -> float:
-    """Standard error of a mean whose values are dependent within clusters; NaN for a single cluster."""
-    codes, names = pd.factorize(cluster)
-    sums = np.bincount(codes, values - values.mean(), len(names))
-    g = len(names)
-    return float(np.sqrt(np.sum(sums**2) * g / (g - 1)) / len(values)) if g > 1 else float("nan")

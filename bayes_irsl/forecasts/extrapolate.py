@@ -22,7 +22,9 @@ Array = Any
 Floats = npt.NDArray[np.floating]
 
 
-def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int) -> tuple[Floats, dict[str, Floats]]:
+def new_abilities(
+    posterior: xr.Dataset, place: Layout, where: Places, priors: TrajectoryPriors, seed: int
+) -> tuple[Floats, dict[str, Floats]]:
     """Draws (n, D, G, T) of abilities at new places, and the parts of their variance.
 
     Parameters
@@ -40,6 +42,12 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
     n, s, d = theta.shape
     shape = (d, len(where.pools), len(where.coordinates))
     hypers = {name: posterior[name].to_numpy().astype(float) for name in hyperparameters(posterior)}
+    if place.scattered:
+        # New subjects have scatters of their own, after those of the fitted ones.
+        places = len(where.pools) * len(where.coordinates)
+        half = priors.df / 2
+        sizes = 1 / np.random.default_rng([seed, 12]).gamma(half, 1 / half, (n, places))
+        hypers["scatter"] = np.concatenate([hypers["scatter"][:, place.used], sizes], 1)
     with jax.enable_x64(True):
         new = where.points(place, d)
         size = new[1].size
@@ -59,7 +67,7 @@ def new_abilities(posterior: xr.Dataset, place: Layout, where: Places, seed: int
 
 def hyperparameters(posterior: xr.Dataset) -> list[str]:
     """Names of the trajectory's hyperparameters among the variables of a posterior."""
-    return [name for name in (*TrajectoryPriors.__dataclass_fields__, "correlation") if name in posterior]
+    return [name for name in (*TrajectoryPriors.__dataclass_fields__, "scatter", "correlation") if name in posterior]
 
 
 Drawn = tuple[Array, Array, dict[str, Array]]

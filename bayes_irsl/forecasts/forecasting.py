@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
-KINDS = ("accuracy", "ability", "item")
+KINDS = ("accuracy", "ability", "item", "loss")
 PARTS = ("trend", "group", "subject", "items", "measuring")
 
 
@@ -35,6 +35,7 @@ def forecast(
     tokens_per_param: float | None = None,
     pool: str | Sequence[str | None] | None = None,
     run: str | Sequence[str | None] | None = None,
+    extra: Mapping[str, Any] | None = None,
     kind: str = "accuracy",
     benchmark: str | Sequence[str] | None = None,
     population: bool = False,
@@ -55,8 +56,11 @@ def forecast(
         Group (family, recipe), or several; None is a group that the fit has not seen.
     run
         Training run that the subject is a checkpoint of, for all places or one each; None is a new run.
+    extra
+        Values of the fit's other covariates, by name: one, or one for each place. Dates as text or in years.
     kind
         "accuracy": mean probability of a right answer over a benchmark's items. "item": of every item. "ability".
+        "loss": of the fit's losses.
     benchmark
         Which benchmarks; all by default.
     population
@@ -71,10 +75,11 @@ def forecast(
     Returns
     -------
     Dataset
-        "accuracy", "ability" or (of items) "probability", with dims (draw, pool, compute, and benchmark, dimension or
-        item); its ``_mean``, ``_lower``, ``_upper``; for accuracies ``variance_share`` (part, ...): how much of the
-        variance comes from the trend, the group, the run and subject itself, the items, and measuring; and ``beyond``
-        (compute): decades outside the fitted range, 0 inside.
+        "accuracy", "ability", "loss" or (of items) "probability", with dims (draw, pool, compute, and benchmark,
+        dimension, loss_name or item); its ``_mean``, ``_lower``, ``_upper``; for accuracies ``variance_share`` (part,
+        ...): how much of the variance comes from the trend, the group, the run and subject itself, the items, and
+        measuring; and ``beyond`` (compute): decades outside the fitted range, 0 inside; ``beyond_<covariate>`` the
+        same of other covariates.
 
     Raises
     ------
@@ -89,10 +94,11 @@ def forecast(
         raise InputError(f"mass={mass!r}: expected a number between 0 and 1, such as 0.9")
     place = layout(fit.spec, fit.responses.subjects)
     where = places(
-        place, compute=compute, params=params, tokens=tokens, tokens_per_param=tokens_per_param, pool=pool, run=run
-    )
+        place, compute=compute, params=params, tokens=tokens, tokens_per_param=tokens_per_param, pool=pool, run=run,
+        extra=extra,
+    )  # fmt: skip
     posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    theta, shares = new_abilities(posterior, place, where, seed)
+    theta, shares = new_abilities(posterior, place, where, fit.spec.priors, seed)
     coords: dict[str, Any] = {
         "draw": np.arange(len(theta)),
         "pool": list(where.pools),
@@ -101,13 +107,13 @@ def forecast(
     }
     rng = np.random.default_rng([seed, 11])
     variables: dict[str, Any] = {}
+    if kind != "accuracy" and (measured or population):
+        raise InputError("measured and population go with kind='accuracy'")
     if kind == "ability":
-        if measured or population:
-            raise InputError("measured and population go with kind='accuracy'")
         values, last, labels = np.moveaxis(theta, 1, -1), "dimension", dimensions(fit)
+    elif kind == "loss":
+        values, last, labels = _losses(fit, theta), "loss_name", list(fit.spec.losses)
     elif kind == "item":
-        if measured or population:
-            raise InputError("measured and population go with kind='accuracy'")
         items = item_draws(fit, posterior, chosen(fit, benchmark))
         values, last, labels = items.probabilities(theta), "item", items.labels
     else:
@@ -132,10 +138,20 @@ def forecast(
         f"{name}_lower": (dims[1:], lower),
         f"{name}_upper": (dims[1:], upper),
         "beyond": ("compute", where.beyond),
+        **{f"beyond_{k}": ("compute", v) for k, v in where.beyond_extra.items()},
     }
     out = xr.Dataset(variables, coords)
     out.attrs = {"interval": "equal-tailed", "mass": mass, "population": int(population), "measured": int(measured)}
     return out
+
+
+def _losses(fit: Fit, theta: Floats) -> Floats:
+    """Losses (n, G, T, L) from abilities (n, D, G, T)."""
+    if not fit.spec.losses:
+        raise InputError("this fit has no losses: fit AbilityTrajectory(losses=('loss',)) with that subject column")
+    scale = fit.tree["constant_data"].dataset
+    standardised = np.moveaxis(theta[:, -len(fit.spec.losses) :], 1, -1)
+    return np.exp(-(scale["loss_mean"].to_numpy() + scale["loss_sd"].to_numpy() * standardised))
 
 
 def variance_shares(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from bayes_irsl.covariates import Layout
+from bayes_irsl.covariates import Layout, numbers
 from bayes_irsl.errors import InputError
 from bayes_irsl.kernels import Points
 
@@ -28,6 +28,8 @@ class Places:
     beyond : float (T,), decades outside the range of the fitted subjects, 0 inside (the larger of the coordinates').
     pools : names of the groups, "new" for one that is not in the fit.
     group, run : int (G,) and (T,) codes; negative ones are new.
+    extra : float (T, E), the fit's other covariates, standardised, or None.
+    beyond_extra : float (T,) each, by name: how far outside the fitted range, in the covariate's unit.
     """
 
     covariates: dict[str, Floats]
@@ -36,6 +38,8 @@ class Places:
     pools: tuple[str, ...]
     group: npt.NDArray[np.int32]
     run: npt.NDArray[np.int32]
+    extra: Floats | None
+    beyond_extra: dict[str, Floats]
 
     def points(self, place: Layout, n_dimensions: int) -> tuple[Points, npt.NDArray[np.int32]]:
         """Points (D G T), and the new subject of each."""
@@ -43,7 +47,11 @@ class Places:
         # The same setting in two groups is two runs.
         run = np.where(self.run < 0, self.run - t * np.arange(g)[:, None], self.run)
         return place.points(
-            n_dimensions, np.tile(self.coordinates, (g, 1)), np.repeat(self.group, t), run.ravel().astype(np.int32)
+            n_dimensions,
+            np.tile(self.coordinates, (g, 1)),
+            np.repeat(self.group, t),
+            run.ravel().astype(np.int32),
+            None if self.extra is None else np.tile(self.extra, (g, 1)),
         )
 
 
@@ -56,6 +64,7 @@ def places(
     tokens_per_param: float | None = None,
     pool: str | Sequence[str | None] | None = None,
     run: str | Sequence[str | None] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Places:
     """Check what is asked for against the fit's covariates, groups and runs; raises InputError where they differ."""
     given = {
@@ -88,6 +97,7 @@ def places(
     runs = _labels(run) * (len(coordinates) if len(_labels(run)) == 1 else 1)
     if len(runs) != len(coordinates):
         raise InputError(f"{len(runs)} runs for {len(coordinates)} places: expected one, or one for each")
+    others, beyond_extra = _extra(place, {} if extra is None else extra, len(coordinates))
     return Places(
         covariates=values,
         coordinates=coordinates,
@@ -95,7 +105,31 @@ def places(
         pools=tuple("new" if p is None else p for p in pools),
         group=np.array([-1 - i if p is None else place.code("pool", p) for i, p in enumerate(pools)], np.int32),
         run=np.array([-1 - i if r is None else place.code("run", r) for i, r in enumerate(runs)], np.int32),
+        extra=others,
+        beyond_extra=beyond_extra,
     )
+
+
+def _extra(place: Layout, given: Mapping[str, Any], n: int) -> tuple[Floats | None, dict[str, Floats]]:
+    """The other covariates (n, E), standardised, and how far beyond the fitted range each is."""
+    if set(given) != set(place.extras):
+        raise InputError(
+            f"extra = {sorted(given)}: this fit has {list(place.extras) or 'no other covariates'}; pass extra={{name: "
+            "value or one for each place} for exactly those"
+        )
+    if place.extra is None:
+        return None, {}
+    columns, beyond = [], {}
+    for k, name in enumerate(place.extras):
+        scalar = isinstance(given[name], str) or np.ndim(given[name]) == 0
+        value = numbers([given[name]] if scalar else given[name], name)
+        if value.shape not in ((1,), (n,)) or not np.isfinite(value).all():
+            raise InputError(f"extra[{name!r}] = {given[name]!r}: expected one finite value, or one for each of {n}")
+        column = (np.broadcast_to(value, n) - place.extra_reference[k]) / place.extra_sd[k]
+        low, high = place.extra[:, k].min(), place.extra[:, k].max()
+        columns.append(column)
+        beyond[name] = np.maximum(np.maximum(column - high, low - column), 0) * place.extra_sd[k]
+    return np.stack(columns, 1), beyond
 
 
 def _labels(value: Any) -> tuple[str | None, ...]:

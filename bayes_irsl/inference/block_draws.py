@@ -14,6 +14,7 @@ from bayes_irsl.blocks import (
     across_dimensions,
     by_group,
     column,
+    effects,
     group_loadings,
     inverse,
     loadings,
@@ -32,14 +33,14 @@ def prior_draw(h: dict[str, Array], b: Blocks, key: Array) -> tuple[Array, ...]:
     a, d = across_dimensions(h, b.n_dimensions), b.n_dimensions
     of_shared, of_group, of_run = jax.random.split(key, 3)
     shared = jax.random.normal(of_shared, (len(b.inducing) + (b.n_coordinates == 2), d))
-    effects = jax.random.normal(of_group, (b.n_groups, 2, d))
-    z, lacking = loadings(h, b, b.places)
+    (z, lacking), f = effects(h, b)
+    of_groups = jax.random.normal(of_group, (b.n_groups, f.shape[1], d))
     out = []
     for r, k in zip(b.runs, jax.random.split(of_run, len(b.runs)), strict=True):
         lower = jnp.linalg.cholesky(run_covariance(h, b, r, lacking[r.place]))
         free = (z @ shared)[r.place] + lower @ jax.random.normal(k, (*r.rows.shape, d))
         if b.grouped:
-            free = free + group_loadings(h, r) @ effects[r.group]
+            free = free + f[r.place] @ of_groups[r.group]
         out.append(trend(h, r) + r.mask[..., None] * (free @ a.T))
     return tuple(out)
 
@@ -86,9 +87,10 @@ def predict(
     new, subject = places
     a = across_dimensions(h, b.n_dimensions)
     between = a @ a.T
-    z, _ = loadings(h, b, b.places)
+    (z, _), f = effects(h, b)
     z_new, _ = loadings(h, b, new.coordinates)
-    found = [_shared(h, b, r, z[r.place], new, z_new, between) for r in b.runs]
+    f_new = group_loadings(h, b, new.coordinates)[0] if b.grouped else f
+    found = [_shared(h, b, r, (z[r.place], f[r.place]), new, (z_new, f_new), between) for r in b.runs]
     names = list(found[0])
     values = tuple(jnp.concatenate([f[name] for name in names], 2) for f in found)
     solved = solve(inverse(h, b), b, values)
@@ -116,14 +118,22 @@ def predict(
 
 
 def _shared(
-    h: dict[str, Array], b: Blocks, r: Runs, z: Array, new: Points, z_new: Array, between: Array
+    h: dict[str, Array],
+    b: Blocks,
+    r: Runs,
+    fitted: tuple[Array, Array],
+    new: Points,
+    ahead: tuple[Array, Array],
+    between: Array,
 ) -> dict[str, Array]:
-    """Covariances (R, L D, T) of fitted abilities and new ones, by what they come from."""
-    found = {"trend": z @ z_new.T}
+    """Covariances (R, L D, T) of fitted abilities and new ones, by what they come from.
+
+    ``fitted`` and ``ahead`` are their loadings on what all share and on what groups do.
+    """
+    found = {"trend": fitted[0] @ ahead[0].T}
     if b.grouped:
-        x = kernels.bent(h, new.coordinates)
         same = (r.group[:, None] == new.group)[:, None, :]
-        found["group"] = same * (group_loadings(h, r) @ kernels.group_loadings(h, x).T)
+        found["group"] = same * (fitted[1] @ ahead[1].T)
     if b.along_run:
         same = (r.run[:, None] == new.run)[:, None, :]
         position = r.coordinates[..., -1]

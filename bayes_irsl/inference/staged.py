@@ -23,6 +23,7 @@ from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl import blocks
 from bayes_irsl.covariates import Layout
+from bayes_irsl.errors import InputError
 from bayes_irsl.inference import block_draws, dense
 from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
 from bayes_irsl.inference.importance import GOOD, importance_sample, normal_sample
@@ -94,11 +95,19 @@ def staged(
     """Hyperparameters (n, ...) by name, abilities (n, S, D), sampler statistics (chain, draw) and facts of the method.
 
     n = chains * draws. ``sampler`` is "importance", "nuts" or "laplace"; by default the first, and the
-    second where it falls short.
+    second where it falls short or subjects' scatters differ.
     """
     with jax.enable_x64(True):
         rng = np.random.default_rng([seed, 3])
         n, size = chains * draws, estimates.mean.size
+        if estimates.place.scattered:
+            # A scatter of every subject is too much for importance sampling, and for covariances in blocks.
+            if size > DENSE_ROWS or sampler == "laplace":
+                raise InputError(
+                    f'scatter="student" with {size} abilities by method={sampler or "staged"!r}: it is for up to '
+                    f'{DENSE_ROWS} and method="staged"; take scatter="normal"'
+                )
+            sampler = "nuts"
         form = _in_full(estimates, priors, rng) if size <= DENSE_ROWS else _by_run(estimates, priors)
         data, potential, conditional = form
         key, other = jax.random.split(jax.random.key(seed))
@@ -196,6 +205,8 @@ def _start(e: Estimates, priors: TrajectoryPriors, starts: int, rng: np.random.G
                 weight = 1 / np.diagonal(e.error, axis1=1, axis2=2)
                 centre = (weight * e.mean).sum(0) / weight.sum(0)
             out[name] = jnp.asarray(centre + rng.uniform(-0.5, 0.5, (starts, *np.shape(centre))))
+    if e.place.scattered:
+        out["scatter"] = jnp.asarray(rng.uniform(-0.5, 0.5, (starts, len(e.mean))))
     if d > 1:
         out["correlation_tril"] = jnp.asarray(rng.uniform(-0.5, 0.5, (starts, d * (d - 1) // 2)))
     return out

@@ -44,6 +44,7 @@ class TrajectoryReport(page.Page):
             "What was asked": self._asked(),
             "Checks": sections.checks(self.diagnostics),
             "What a decade is worth": page.table(decades(self.fit), DECADES_CAPTION),
+            **self._effects(),
             "Forecasts": self._fans(),
             "How to do it again": self._again(),
         }
@@ -73,11 +74,20 @@ class TrajectoryReport(page.Page):
             }
         )
 
+    def _effects(self) -> dict[str, str]:
+        """What other covariates are worth, where there are any."""
+        if not self.fit.spec.extra:
+            return {}
+        return {"What other covariates are worth": page.table(effects(self.fit), EFFECTS_CAPTION)}
+
     def _fans(self) -> str:
         place = layout(self.fit.spec, self.fit.responses.subjects)
         first = place.coordinates[:, 0]
         x = np.linspace(first.min(), first.max() + BEYOND, PLACES) + place.reference[0]
         where: dict[str, Any] = {place.covariates[0]: 10.0**x}
+        if place.extra is not None:
+            latest = place.extra_reference + place.extra_sd * place.extra.max(0)
+            where["extra"] = dict(zip(place.extras, latest, strict=True))
         if len(place.covariates) == 2:
             where["tokens"] = 10.0 ** (place.coordinates[:, 1].max() + place.reference[1])
         pools = list(place.groups[:MOST]) if place.grouped else None
@@ -107,10 +117,26 @@ DECADES_CAPTION = (
 )
 
 
+EFFECTS_CAPTION = (
+    "Decades of compute that one unit of a covariate (a year, for dates) is worth: posterior mean [90 % equal-tailed "
+    "interval]."
+)
+
+
+def effects(fit: Any) -> pd.DataFrame:
+    """Decades of compute per unit of every other covariate."""
+    place = layout(fit.spec, fit.responses.subjects)
+    draws = fit.tree["posterior"].dataset["effect"].stack(sample=("chain", "draw")) / place.extra_sd[:, None]
+    low, high = np.quantile(draws, [0.05, 0.95], axis=-1)
+    shown = page.with_interval(draws.mean("sample").to_numpy(), low, high)
+    return pd.DataFrame({"covariate": place.extras, "decades per unit": shown}).set_index("covariate")
+
+
 def decades(fit: Any) -> pd.DataFrame:
     """Ability gained per decade of each covariate, by ability, and how much less the next decade gives."""
     posterior = fit.tree["posterior"].dataset
-    gain = (posterior["slope"] * posterior["pull"]).stack(sample=("chain", "draw"))
+    direction = posterior.get("direction", 1.0)
+    gain = (posterior["slope"] * posterior["pull"] * direction).stack(sample=("chain", "draw"))
     keeps = np.exp(-posterior["bend"]).stack(sample=("chain", "draw"))
     rows = []
     for ability in gain["dimension"].to_numpy():
