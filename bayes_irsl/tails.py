@@ -1,0 +1,161 @@
+"""How success rates are spread over the items of a benchmark: what decides pass@k at large k is the left tail.
+
+A tail has two parameters a subject. Beta: location = logit of the mean rate, shape = log alpha, the exponent of the
+tail, density ~ p^(alpha - 1) near 0, so that 1 - pass@k falls like k^(-alpha) (Schaeffer et al. 2025, arXiv 2502.17578).
+Logit tails: logit p = location + exp(shape) z with z normal, logistic or Student; location = median logit. All in
+float64, counts integrated exactly (Beta) or on nodes laid where the count's likelihood is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.special import betaln, expit, gammaln, logsumexp
+
+Floats = npt.NDArray[np.floating]
+
+# Nodes under the likelihood of a count, and how many sd (or, for none or all, e-folds) they reach.
+NODES, REACH = 161, 8.0
+SURE_LOW, SURE_HIGH = 1e-4, 50.0
+DEGREES = 4.0
+# Rates below are zero for every number of samples that one could take.
+SMALLEST = 1e-300
+
+
+class Tail(Protocol):
+    """A two-parameter distribution of success rates over items."""
+
+    # Centre and sd of a wide normal over the two parameters, under which a likelihood is summarised.
+    cavity: tuple[tuple[float, float], tuple[float, float]]
+
+    def log_likelihood(self, location: Floats, shape: Floats, successes: Floats, trials: Floats) -> Floats:
+        """Log probability (G, U) of counts (U,) given parameters (G,), binomial coefficient included."""
+
+    def draw(
+        self, location: Floats, shape: Floats, successes: Floats, trials: Floats, rng: np.random.Generator
+    ) -> Floats:
+        """One rate for each of broadcast parameters and counts, given the counts."""
+
+    def log_failure(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        """log E(1 - p)^k (..., K) at parameters (...,) and numbers of samples (K,)."""
+
+
+@dataclass(frozen=True)
+class BetaTail:
+    """p ~ Beta(alpha, alpha (1 - m) / m), m = sigmoid(location), alpha = exp(shape)."""
+
+    cavity: tuple[tuple[float, float], tuple[float, float]] = ((-3.0, 4.0), (-0.7, 1.5))
+
+    @staticmethod
+    def parameters(location: Any, shape: Any) -> tuple[Any, Any]:
+        """alpha and beta."""
+        alpha = np.exp(shape)
+        return alpha, alpha * np.exp(-np.asarray(location))
+
+    def log_likelihood(self, location: Floats, shape: Floats, successes: Floats, trials: Floats) -> Floats:
+        alpha, beta = (v[:, None] for v in self.parameters(location, shape))
+        seen = betaln(alpha + successes, beta + (trials - successes)) - betaln(alpha, beta)
+        return log_choose(trials, successes) + seen
+
+    def draw(
+        self, location: Floats, shape: Floats, successes: Floats, trials: Floats, rng: np.random.Generator
+    ) -> Floats:
+        alpha, beta = self.parameters(location, shape)
+        return rng.beta(alpha + successes, beta + (trials - successes))
+
+    def log_failure(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        alpha, beta = (v[..., None] for v in self.parameters(location, shape))
+        return betaln(alpha, beta + k) - betaln(alpha, beta)
+
+
+@dataclass(frozen=True)
+class LogitTail:
+    """logit p = location + exp(shape) z."""
+
+    z: Any
+    cavity: tuple[tuple[float, float], tuple[float, float]] = ((-3.0, 4.0), (0.4, 0.8))
+
+    def log_likelihood(self, location: Floats, shape: Floats, successes: Floats, trials: Floats) -> Floats:
+        columns = [self._nodes(location, shape, c, n)[1] for c, n in zip(successes, trials, strict=True)]
+        return np.stack([logsumexp(v, axis=1) for v in columns], 1) + log_choose(trials, successes)
+
+    def draw(
+        self, location: Floats, shape: Floats, successes: Floats, trials: Floats, rng: np.random.Generator
+    ) -> Floats:
+        location, shape, successes, trials = np.broadcast_arrays(location, shape, successes, trials)
+        out = np.empty(location.shape)
+        for count in set(zip(successes.ravel().tolist(), trials.ravel().tolist(), strict=True)):
+            here = (successes == count[0]) & (trials == count[1])
+            out[here] = self._draw_given(location[here], shape[here], *count, rng)
+        return out
+
+    def log_failure(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        flat = self.log_likelihood(np.ravel(location), np.ravel(shape), np.zeros(len(k)), np.asarray(k, float))
+        return flat.reshape(*np.shape(location), len(k))
+
+    def _nodes(self, location: Floats, shape: Floats, c: float, n: float) -> tuple[Floats, Floats]:
+        """Logits (Q,) and log masses (G, Q) of rate and count together; the ends hold all beyond for none and all."""
+        if 0 < c < n:
+            x = np.log(c / (n - c)) + np.sqrt(1 / c + 1 / (n - c)) * np.linspace(-REACH, REACH, NODES)
+        elif n == 0:
+            x = np.linspace(-1.0, 1.0, NODES)
+        else:
+            # (1 + e^x)^-n needs more room where n is small.
+            x = np.linspace(np.log(SURE_LOW / n), np.log(SURE_HIGH / n) + 20 / n, NODES)
+            x = x if c == 0 else -x[::-1]
+        step, scale = x[1] - x[0], np.exp(shape)[:, None]
+        u = (x - location[:, None]) / scale
+        # log sigmoid(x) = -log(1 + e^-x)
+        mass = self.z.logpdf(u) - np.log(scale) + np.log(step) - c * np.logaddexp(0, -x) - (n - c) * np.logaddexp(0, x)
+        half = 0.5 * step / scale[:, 0]
+        if c == 0:
+            mass[:, 0] = self.z.logcdf(u[:, 0] + half)
+        if c == n:
+            mass[:, -1] = np.logaddexp(mass[:, -1] if n == 0 else -np.inf, self.z.logsf(u[:, -1] - half))
+        return x, mass
+
+    def _draw_given(
+        self, location: Floats, shape: Floats, c: float, n: float, rng: np.random.Generator
+    ) -> Floats:
+        if n == 0:
+            return expit(location + np.exp(shape) * self.z.rvs(size=len(location), random_state=rng))
+        x, mass = self._nodes(location, shape, c, n)
+        share = np.exp(mass - logsumexp(mass, axis=1)[:, None]).cumsum(1)
+        node = np.minimum((share < rng.uniform(size=(len(location), 1))).sum(1), NODES - 1)
+        step = x[1] - x[0]
+        logit = x[node] + step * (rng.uniform(size=len(node)) - 0.5)
+        for beyond, edge, low in ((c == 0, 0, True), (c == n, NODES - 1, False)):
+            at = np.flatnonzero(node == edge) if beyond else np.zeros(0, int)
+            if at.size:
+                scale = np.exp(shape[at])
+                bound = (x[edge] + (0.5 if low else -0.5) * step - location[at]) / scale
+                u = rng.uniform(size=at.size) * (self.z.cdf(bound) if low else self.z.sf(bound))
+                logit[at] = location[at] + scale * (self.z.ppf(u) if low else self.z.isf(u))
+        return expit(logit)
+
+
+TAILS: Mapping[str, Tail] = {
+    "beta": BetaTail(),
+    "logit-normal": LogitTail(stats.norm),
+    "logit-logistic": LogitTail(stats.logistic),
+    "logit-student": LogitTail(stats.t(DEGREES)),
+}
+
+
+def log_choose(trials: Any, successes: Any) -> Floats:
+    """log C(n, c)."""
+    trials, successes = (np.asarray(v, float) for v in (trials, successes))
+    return gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
+
+
+def with_never(log_likelihood: Floats, never: Floats, successes: Floats) -> Floats:
+    """Log probability (G, U) where a share sigmoid(never) (G,) of items is never solved."""
+    never = np.asarray(never, float)[:, None]
+    solvable = log_likelihood - np.logaddexp(0, never)
+    none = np.where(np.asarray(successes) == 0, -np.logaddexp(0, -never), -np.inf)
+    return np.logaddexp(none, solvable)
