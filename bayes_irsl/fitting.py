@@ -15,8 +15,9 @@ import xarray as xr
 from bayes_irsl._files import replacing
 from bayes_irsl.errors import InputError
 from bayes_irsl.item_fit import Run, fit_items
+from bayes_irsl.repeated_fit import fit_rates
 from bayes_irsl.responses import Responses
-from bayes_irsl.spec import AbilityTrajectory, ItemResponse
+from bayes_irsl.spec import AbilityTrajectory, ItemResponse, RepeatedSampling
 from bayes_irsl.trajectory_fit import fit_trajectory
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 METHODS: dict[type, tuple[str, ...]] = {
     ItemResponse: ("laplace", "nuts", "svi"),
     AbilityTrajectory: ("staged", "laplace", "nuts"),
+    RepeatedSampling: ("quadrature", "nuts"),
 }
 
-SPECS: dict[str, Any] = {"ItemResponse": ItemResponse, "AbilityTrajectory": AbilityTrajectory}
+SPECS: dict[str, Any] = {kind.__name__: kind for kind in METHODS}
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class Fit:
 
     def __repr__(self) -> str:
         p = self.tree.posterior
-        what = f"{self.spec.curve} {self.spec.likelihood}" if isinstance(self.spec, ItemResponse) else "trajectory"
+        kinds = {AbilityTrajectory: "trajectory", RepeatedSampling: "repeated sampling"}
+        what = kinds.get(type(self.spec)) or f"{self.spec.curve} {self.spec.likelihood}"
         return (
             f"<Fit: {what} by {self.method}, {self.responses.n_subjects:,} subjects "
             f"x {self.responses.n_items:,} items, {p.sizes['chain']} chains x {p.sizes['draw']} draws>"
@@ -103,7 +106,7 @@ def load(path: str | Path) -> Fit:
 
 
 def fit(
-    spec: ItemResponse | AbilityTrajectory,
+    spec: ItemResponse | AbilityTrajectory | RepeatedSampling,
     responses: Responses,
     *,
     method: str | None = None,
@@ -132,7 +135,7 @@ def fit(
         importance sampling, with the abilities' uncertainty and their dependence on the items carried along; NUTS where
         the weights are poor), "laplace" (the same with hyperparameters normal around their mode: an approximation, for
         many benchmarks at once), "nuts" (items and trajectory in one posterior; minutes, for up to a few ten thousand
-        answers).
+        answers). Of RepeatedSampling: "quadrature" (a grid a subject, importance sampling of what they share), "nuts".
     anchor
         A bank that knows some of the items: they have its posterior as prior, as a normal an item and an error of the
         scale that they share, and abilities are on its scale. New items learn theirs there. For curves "2pl" and
@@ -156,7 +159,7 @@ def fit(
         Where spec and answers do not fit together, or answers cannot carry the model.
     """
     if type(spec) not in METHODS:
-        raise InputError(f"spec is a {type(spec).__name__}: expected an ItemResponse or an AbilityTrajectory")
+        raise InputError(f"spec is a {type(spec).__name__}: expected one of {[kind.__name__ for kind in METHODS]}")
     if not isinstance(responses, Responses):
         raise InputError(
             f"responses is a {type(responses).__name__}: build it with Responses.from_long, from_wide or read_table"
@@ -180,6 +183,10 @@ def fit(
     run = Run(method, seed, draws, chains, warmup, target_accept, max_tree_depth, max_steps, show)
     if isinstance(spec, AbilityTrajectory):
         return Fit(spec, responses, fit_trajectory(spec, responses, run, anchor))
+    if isinstance(spec, RepeatedSampling):
+        if anchor is not None:
+            raise InputError("anchor goes with item response models; RepeatedSampling has no items of its own")
+        return Fit(spec, responses, fit_rates(spec, responses, run))
     resolved, tree = fit_items(spec, responses, run, anchor, _checked_start(start, spec.resolve(responses), responses))
     return Fit(resolved, responses, tree)
 

@@ -206,6 +206,41 @@ class TrajectoryPriors:
         return cls(**_read_fields(values))
 
 
+@dataclass(frozen=True)
+class SamplingPriors:
+    """Priors of success rates under repeated sampling; a number in the place of a prior fixes that quantity.
+
+    Attributes
+    ----------
+    mean_location, sd_location : over subjects, logit of the mean rate (of the median rate for logit tails).
+    mean_shape : log exponent of a Beta tail at the mean location, or log sd of a logit tail.
+    tie : how the shape moves with the location, per logit: rare successes come with heavy tails.
+    sd_shape : spread of shapes around that.
+    mean_never, sd_never : logit of the share of items that a subject never solves, over subjects (``never=True``).
+    """
+
+    mean_location: Prior | float = field(default_factory=lambda: Normal(-2.0, 2.0))
+    sd_location: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.7), 1.0))
+    mean_shape: Prior | float = field(default_factory=lambda: Normal(-0.7, 1.0))
+    tie: Prior | float = field(default_factory=lambda: Normal(0.2, 0.3))
+    sd_shape: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.2), 1.0))
+    mean_never: Prior | float = field(default_factory=lambda: Normal(-2.0, 1.5))
+    sd_never: Prior | float = field(default_factory=lambda: LogNormal(math.log(0.5), 0.7))
+
+    def __post_init__(self) -> None:
+        sds = {"sd_location", "sd_shape", "sd_never"}
+        _check_fields(self, numbers=set(), positive=sds, positive_numbers=sds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SamplingPriors:
+        """Inverse of :meth:`to_dict`."""
+        return cls(**_read_fields(values))
+
+
 def _check_fields(priors: Any, numbers: set[str], positive: set[str], positive_numbers: set[str]) -> None:
     """Raise InputError for a field that is no prior where one belongs, or not positive where it must be.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayes_irsl.errors import InputError
-from bayes_irsl.priors import ItemPriors, TrajectoryPriors
+from bayes_irsl.priors import ItemPriors, Normal, SamplingPriors, TrajectoryPriors
 from bayes_irsl.responses import Responses
 
 LIKELIHOODS = {
@@ -20,6 +20,7 @@ LIKELIHOODS = {
     "zero-one-beta": ("probability",),
 }
 CURVES = ("1pl", "2pl", "3pl")
+TAIL_NAMES = ("beta", "logit-normal", "logit-logistic", "logit-student")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,50 @@ class ItemResponse:
 
 
 @dataclass(frozen=True)
+class RepeatedSampling:
+    """Counts of successes among repeated samples: every subject solves items at rates with a tail of its own.
+
+    successes ~ Binomial(trials, p), p over the items of a benchmark from the subject's tail; tails of subjects are
+    partially pooled, benchmark by benchmark. Trials may differ from cell to cell, also where more samples were taken
+    because few had succeeded: what was decided by the counts alone adds nothing to the likelihood.
+
+    Parameters
+    ----------
+    tail
+        "beta" (1 - pass@k falls as a power of k), "logit-normal", "logit-logistic" or "logit-student"
+        (:mod:`bayes_irsl.tails`).
+    never
+        Whether a share of the items, each subject's own, is never solved, however many samples are taken.
+    priors
+        :class:`SamplingPriors`; by default those that suit the tail.
+    """
+
+    tail: str = "beta"
+    never: bool = False
+    priors: SamplingPriors | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("tail", self.tail, TAIL_NAMES)
+        _one_of("never", self.never, (True, False))
+        if self.priors is None:
+            # Of logit tails the shape is a log sd, which there is no reason to tie to the location.
+            logit = {"mean_shape": Normal(0.5, 0.7), "tie": Normal(0.0, 0.2)}
+            object.__setattr__(self, "priors", SamplingPriors(**({} if self.tail == "beta" else logit)))
+        if not isinstance(self.priors, SamplingPriors):
+            raise InputError(f"priors = {self.priors!r}: expected a SamplingPriors")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        assert self.priors is not None
+        return {"tail": self.tail, "never": self.never, "priors": self.priors.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RepeatedSampling:
+        """Inverse of :meth:`to_dict`."""
+        return cls(**{**values, "priors": SamplingPriors.from_dict(values["priors"])})
+
+
+@dataclass(frozen=True)
 class AbilityTrajectory:
     """Abilities that grow with compute: a bending trend in log10 compute and correlated deviations from it.
 
@@ -121,9 +166,10 @@ class AbilityTrajectory:
     Parameters
     ----------
     items
-        The item response model of the answers. Not used where every benchmark is a single item, that is for scores
-        of whole benchmarks: the ability is then the logit of the accuracy, and scores scatter around it
-        as counts of their trials do (or by ``sd_own`` alone where no trials are known).
+        The item response model of the answers, or a :class:`RepeatedSampling` of counts, whose location and shape are
+        then what grows with compute (:func:`bayes_irsl.pass_at_k` forecasts from it). Not used where every benchmark
+        is a single item, that is for scores of whole benchmarks: the ability is then the logit of the accuracy, and
+        scores scatter around it as counts of their trials do (or by ``sd_own`` alone where no trials are known).
     pool
         Subject column that names groups (family, recipe) with levels and slopes of their own, partially pooled.
     run
@@ -157,7 +203,7 @@ class AbilityTrajectory:
         :class:`TrajectoryPriors`; ``TrajectoryPriors(bend=0.0)`` is a straight line in log compute.
     """
 
-    items: ItemResponse = field(default_factory=ItemResponse)
+    items: ItemResponse | RepeatedSampling = field(default_factory=ItemResponse)
     pool: str | None = None
     run: str | None = "run"
     covariates: str | tuple[str, ...] = "auto"
@@ -171,8 +217,8 @@ class AbilityTrajectory:
     priors: TrajectoryPriors = field(default_factory=TrajectoryPriors)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.items, ItemResponse):
-            raise InputError(f"items = {self.items!r}: expected an ItemResponse")
+        if not isinstance(self.items, ItemResponse | RepeatedSampling):
+            raise InputError(f"items = {self.items!r}: expected an ItemResponse, or a RepeatedSampling for pass@k")
         if not isinstance(self.priors, TrajectoryPriors):
             raise InputError(f"priors = {self.priors!r}: expected a TrajectoryPriors")
         for name in ("covariates", "extra", "losses"):
@@ -198,17 +244,20 @@ class AbilityTrajectory:
         """Plain values for JSON."""
         return {
             **{k: getattr(self, k) for k in self.__dataclass_fields__ if k not in ("items", "priors")},
-            "items": self.items.to_dict(),
+            "items": {"kind": type(self.items).__name__, **self.items.to_dict()},
             "priors": self.priors.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AbilityTrajectory:
         """Inverse of :meth:`to_dict`."""
+        items = dict(values["items"])
+        kinds: dict[str, Any] = {"ItemResponse": ItemResponse, "RepeatedSampling": RepeatedSampling}
+        kind = kinds[items.pop("kind", "ItemResponse")]
         return cls(
             **{
                 **values,
-                "items": ItemResponse.from_dict(values["items"]),
+                "items": kind.from_dict(items),
                 "priors": TrajectoryPriors.from_dict(values["priors"]),
             }
         )

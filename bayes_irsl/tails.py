@@ -1,7 +1,7 @@
 """How success rates are spread over the items of a benchmark: what decides pass@k at large k is the left tail.
 
 A tail has two parameters a subject. Beta: location = logit of the mean rate, shape = log alpha, the exponent of the
-tail, density ~ p^(alpha - 1) near 0, so that 1 - pass@k falls like k^(-alpha) (Schaeffer et al. 2025, arXiv 2502.17578).
+tail, density ~ p^(alpha - 1) near 0, so that 1 - pass@k falls like k^(-alpha) (Schaeffer 2025, arXiv 2502.17578).
 Logit tails: logit p = location + exp(shape) z with z normal, logistic or Student; location = median logit. All in
 float64, counts integrated exactly (Beta) or on nodes laid where the count's likelihood is.
 """
@@ -30,8 +30,9 @@ SMALLEST = 1e-300
 class Tail(Protocol):
     """A two-parameter distribution of success rates over items."""
 
-    # Centre and sd of a wide normal over the two parameters, under which a likelihood is summarised.
-    cavity: tuple[tuple[float, float], tuple[float, float]]
+    @property
+    def cavity(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Centre and sd of wide normals over location and shape, under which a likelihood is summarised."""
 
     def log_likelihood(self, location: Floats, shape: Floats, successes: Floats, trials: Floats) -> Floats:
         """Log probability (G, U) of counts (U,) given parameters (G,), binomial coefficient included."""
@@ -119,9 +120,7 @@ class LogitTail:
             mass[:, -1] = np.logaddexp(mass[:, -1] if n == 0 else -np.inf, self.z.logsf(u[:, -1] - half))
         return x, mass
 
-    def _draw_given(
-        self, location: Floats, shape: Floats, c: float, n: float, rng: np.random.Generator
-    ) -> Floats:
+    def _draw_given(self, location: Floats, shape: Floats, c: float, n: float, rng: np.random.Generator) -> Floats:
         if n == 0:
             return expit(location + np.exp(shape) * self.z.rvs(size=len(location), random_state=rng))
         x, mass = self._nodes(location, shape, c, n)

@@ -17,14 +17,15 @@ from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_sco
 from bayes_irsl.cells import problem
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
+from bayes_irsl.inference.hyperparameters import Sampler
 from bayes_irsl.inference.staged import Estimates, staged
-from bayes_irsl.inference.tree import PACKAGES, build_tree
+from bayes_irsl.inference.tree import PACKAGES, build_tree, log_prior_of
 from bayes_irsl.item_fit import Run, approximate
 from bayes_irsl.item_stage import item_stage
-from bayes_irsl.priors import Prior, TrajectoryPriors
 from bayes_irsl.question_error import less_shared, shared_question_error
+from bayes_irsl.repeated_fit import rate_estimates
 from bayes_irsl.responses import Responses
-from bayes_irsl.spec import AbilityTrajectory
+from bayes_irsl.spec import AbilityTrajectory, ItemResponse, RepeatedSampling
 
 if TYPE_CHECKING:
     from bayes_irsl.bank import ItemBank
@@ -49,7 +50,10 @@ def fit_trajectory(
 ) -> xr.DataTree:
     """The posterior of abilities, items and trajectory as one tree."""
     place = layout(spec, responses.subjects)
-    if anchor is not None and (run.method == "nuts" or is_aggregate(responses)):
+    curves = isinstance(spec.items, ItemResponse) and not is_aggregate(responses)
+    if spec.questions == "population" and not curves:
+        raise InputError('questions="population" needs answers to questions and an ItemResponse of them')
+    if anchor is not None and (run.method == "nuts" or not curves):
         raise InputError('anchor goes with answers to items and method="staged" or "laplace"')
     if run.method == "nuts":
         posterior, constant, stats, diagnostics = _jointly(spec, responses, place, run)
@@ -61,7 +65,7 @@ def fit_trajectory(
         {
             "posterior": posterior,
             "sample_stats": xr.Dataset({k: (("chain", "draw"), v) for k, v in stats.items()}, coords),
-            "log_prior": _log_prior(spec.priors, posterior),
+            "log_prior": log_prior_of(spec.priors, posterior),
             "observed_data": responses.to_xarray(),
             "constant_data": constant.assign(reference=reference).assign_coords(covariate=list(place.covariates)),
         }
@@ -75,6 +79,8 @@ def fit_trajectory(
         "data_hash": responses.data_hash,
         "scale": f"logit of accuracy, chance level: {spec.chance}"
         if is_aggregate(responses)
+        else "location and shape of success rates"
+        if isinstance(spec.items, RepeatedSampling)
         else ("of the items' calibration" if anchor is None else f"of the anchoring bank: {anchor.scale}"),
         "anchored_on": None if anchor is None else anchor.scale_id,
         "diagnostics": diagnostics | ({"diverging": int(stats["diverging"].sum())} if "diverging" in stats else {}),
@@ -90,15 +96,17 @@ def _in_stages(
     spec: AbilityTrajectory, responses: Responses, place: Layout, run: Run, anchor: ItemBank | None
 ) -> Parts:
     """Items by Laplace (or scores as they are), then the trajectory of the abilities."""
-    if is_aggregate(responses):
+    diagnostics: dict[str, Any] = {}
+    shared = None
+    if isinstance(spec.items, RepeatedSampling):
+        rng = np.random.default_rng([run.seed, 7])
+        estimated = rate_estimates(spec.items, responses, run.per_chain * run.chains, rng)
+        posterior, constant = _score_items(responses), _rate_facts(responses)
+    elif is_aggregate(responses):
         rng = np.random.default_rng([run.seed, 7])
         floor = chance_of(responses.items) if spec.chance == "floor" else np.zeros(responses.n_items)
         estimated = from_scores(responses, floor, run.per_chain * run.chains, rng)
         posterior, constant = _score_items(responses), _score_facts(responses, floor)
-        diagnostics: dict[str, Any] = {}
-        shared = None
-        if spec.questions == "population":
-            raise InputError('questions="population" needs answers to questions; these are scores of whole benchmarks')
     else:
         posterior, constant, diagnostics = item_stage(spec.items, responses, run, anchor)
         estimated = _from_items(posterior)
@@ -111,13 +119,13 @@ def _in_stages(
         constant = constant.merge(scale)
         shared = None if shared is None else np.r_[shared, np.zeros(len(spec.losses))]
     found = replace(_of_layout(estimated, place), shared_error=shared)
-    sampler = "laplace" if run.method == "laplace" else None
-    hypers, theta, stats, facts = staged(found, spec.priors, draws=run.per_chain, sampler=sampler, **_sampler(run))
+    sampler = Sampler(**_sampler(run), draws=run.per_chain, method="laplace" if run.method == "laplace" else None)
+    hypers, theta, stats, facts = staged(found, spec.priors, sampler)
     if shared is not None:
         facts["question_error_sd"] = np.sqrt(shared).tolist()
     everyone = estimated.draws.copy()
     everyone[:, place.used] = theta
-    single = "dimension" not in posterior.get("theta", xr.DataArray()).dims and not is_aggregate(responses)
+    single = "theta" in posterior and "dimension" not in posterior["theta"].dims
     if single and not spec.losses:
         everyone = everyone[..., 0]
     posterior = _with_trajectory(posterior, responses, estimated.dimensions, place, hypers, run.chains, everyone)
@@ -149,18 +157,6 @@ def _first_stage(estimated: Estimated, responses: Responses) -> xr.Dataset:
     )
 
 
-def _log_prior(priors: TrajectoryPriors, posterior: xr.Dataset) -> xr.Dataset:
-    """Log prior density of every hyperparameter that has a prior, by draw."""
-    found = {}
-    for name in priors.__dataclass_fields__:
-        prior = getattr(priors, name)
-        if name in posterior and isinstance(prior, Prior):
-            value = posterior[name]
-            density = np.asarray(prior.distribution().log_prob(value.to_numpy().astype(np.float32)))
-            found[name] = xr.DataArray(density, value.coords, value.dims).sum(value.dims[2:])
-    return xr.Dataset(found)
-
-
 def _question_error(
     spec: AbilityTrajectory,
     responses: Responses,
@@ -183,6 +179,8 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
         raise InputError('questions="population" is for method="staged": a joint fit is about the given questions')
     if is_aggregate(responses):
         raise InputError('scores of whole benchmarks have no items to fit jointly: use method="staged"')
+    if isinstance(spec.items, RepeatedSampling):
+        raise InputError('a trajectory of success rates is for method="staged"')
     if spec.losses or place.scattered:
         raise InputError('losses and scatter="student" are for method="staged"')
     task = problem(spec.items, responses)
@@ -198,7 +196,7 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
     begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
     estimated = _from_items(begun.posterior.to_dataset())
     estimates = _of_layout(estimated, place)
-    hypers, *_ = staged(estimates, spec.priors, draws=100, **_sampler(run))
+    hypers, *_ = staged(estimates, spec.priors, Sampler(**_sampler(run), draws=100))
     points = place.points(len(task.dimensions))
     raw, hypers, stats = joint(task, s, raw, *points, hypers, spec.priors, draws=run.draws, **_sampler(run))
     tree = build_tree(task, s, raw, stats, chains=run.chains, method="nuts", seed=run.seed, diagnostics={})
@@ -282,6 +280,12 @@ def _with_trajectory(
 def _score_items(responses: Responses) -> xr.Dataset:
     """Benchmarks as items: their curve is the ability's own."""
     return xr.Dataset(coords={"item": np.asarray(responses.items.index, dtype=str)})
+
+
+def _rate_facts(responses: Responses) -> xr.Dataset:
+    """Items of a trajectory of success rates, which has no curves of them."""
+    benchmark = np.asarray(responses.items["benchmark"], dtype=str)
+    return xr.Dataset({"item_benchmark": ("item", benchmark)}, {"item": np.asarray(responses.items.index, dtype=str)})
 
 
 def _score_facts(responses: Responses, floor: Floats) -> xr.Dataset:

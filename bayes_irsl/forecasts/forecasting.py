@@ -15,7 +15,7 @@ from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.extrapolate import new_abilities
 from bayes_irsl.forecasts.new_scores import ItemDraws, chosen, dimensions, item_draws
 from bayes_irsl.forecasts.places import places
-from bayes_irsl.spec import AbilityTrajectory
+from bayes_irsl.spec import AbilityTrajectory, RepeatedSampling
 
 if TYPE_CHECKING:
     from bayes_irsl.fitting import Fit
@@ -88,6 +88,8 @@ def forecast(
     """
     if not isinstance(fit.spec, AbilityTrajectory):
         raise InputError(f"forecasts need a fit of an AbilityTrajectory; this is one of an {type(fit.spec).__name__}")
+    if isinstance(fit.spec.items, RepeatedSampling) and kind not in ("ability", "loss"):
+        raise InputError("this trajectory is of success rates: bi.pass_at_k(fit, k=1, compute=...) is its accuracy")
     if kind not in KINDS:
         raise InputError(f"kind={kind!r}: expected one of {list(KINDS)}")
     if not 0 < mass < 1:

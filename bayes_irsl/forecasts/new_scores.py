@@ -13,6 +13,7 @@ import xarray as xr
 from scipy.special import expit
 
 from bayes_irsl.errors import InputError
+from bayes_irsl.spec import ItemResponse
 
 if TYPE_CHECKING:
     from bayes_irsl.fitting import Fit
@@ -176,11 +177,12 @@ def _new_items(
 def _scatter(fit: Fit, posterior: xr.Dataset, kept: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Floats]:
     """Trials of a measurement (median over subjects), and its variance over mu (1 - mu), of some items."""
     r = fit.responses
+    items = fit.spec if isinstance(fit.spec, ItemResponse) else fit.spec.items
     if r.trials is not None:
         table = pd.Series(r.trials).groupby(r.item_index).median()
         trials = np.maximum(table.reindex(kept).fillna(1).to_numpy().round(), 1).astype(np.intp)
         inflation: Any = 1.0
-        if "phi" in posterior and fit.spec.items.resolve(r).likelihood == "beta-binomial":
+        if "phi" in posterior and items.resolve(r).likelihood == "beta-binomial":
             inflation = 1 + (trials - 1) / (_columns(posterior["phi"].to_numpy(), kept) + 1)
         return trials, np.atleast_2d(inflation / trials)
     if r.kind == "binary":

@@ -11,8 +11,9 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer.util import unconstrain_fn
 
-from bayes_irsl.inference.staged import Potential
+from bayes_irsl.inference.hyperparameters import Potential
 from bayes_irsl.kernels import Points
+from bayes_irsl.models.trajectory import trajectory
 from bayes_irsl.priors import TrajectoryPriors
 
 Array = Any
@@ -50,7 +51,7 @@ class TrajectoryTarget:
         return repr(self)
 
     def simulate(self, key: Array, n: int) -> tuple[dict[str, Array], Any]:
-        potential, layout = Potential(self.priors), self._layout()
+        potential, layout = Potential(self.priors, trajectory), self._layout()
 
         def one(key: Array) -> tuple[dict[str, Array], Array]:
             trace = handlers.trace(handlers.seed(potential.model, key)).get_trace(*layout)
@@ -80,7 +81,7 @@ class TrajectoryTarget:
 
     @property
     def _fitted(self) -> Potential:
-        return Potential(self.fitted or self.priors)
+        return Potential(self.fitted or self.priors, trajectory)
 
     def _layout(self) -> tuple[Points, Array, Array, Array]:
         size, step = np.meshgrid(np.linspace(-1, 1, self.n_runs), np.linspace(-1, 1, self.n_checkpoints), indexing="ij")

@@ -12,21 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl import blocks
 from bayes_irsl.covariates import Layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference import block_draws, dense
-from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
-from bayes_irsl.inference.importance import GOOD, importance_sample, normal_sample
+from bayes_irsl.inference.hyperparameters import Effort, Potential, Sampler, draw_hyperparameters
 from bayes_irsl.models import trajectory as models
 from bayes_irsl.priors import Prior, TrajectoryPriors
 
@@ -36,8 +33,6 @@ Floats = npt.NDArray[np.floating]
 DENSE_ROWS = 192
 # Draws of abilities, in blocks, for every draw of hyperparameters: the factor is what costs.
 REPEATS = 4
-# The mode is sought from so many places around the priors' centres; from one where data are many.
-STARTS = 2
 
 
 @dataclass(frozen=True)
@@ -60,90 +55,33 @@ class Estimates:
     shared_error: Floats | None = None
 
 
-@dataclass(frozen=True)
-class Potential:
-    """Minus the log density of the hyperparameters; data are the program's arguments."""
-
-    priors: TrajectoryPriors
-    program: Callable[..., Any] = models.trajectory
-
-    def __call__(self, z: dict[str, Array], data: tuple[Any, ...]) -> Array:
-        return potential_energy(self.model, data, {}, z)
-
-    def sites(self, z: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
-        """Hyperparameters on their natural scales, fixed ones included."""
-        return constrain_fn(self.model, data, {}, z, return_deterministic=True)
-
-    @property
-    def model(self) -> Any:
-        return partial(self.program, priors=self.priors)
-
-
 def staged(
-    estimates: Estimates,
-    priors: TrajectoryPriors,
-    *,
-    seed: int,
-    chains: int,
-    draws: int,
-    warmup: int,
-    target_accept: float,
-    max_tree_depth: int,
-    progress: bool,
-    sampler: str | None = None,
+    estimates: Estimates, priors: TrajectoryPriors, sampler: Sampler
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
     """Hyperparameters (n, ...) by name, abilities (n, S, D), sampler statistics (chain, draw) and facts of the method.
 
-    n = chains * draws. ``sampler`` is "importance", "nuts" or "laplace"; by default the first, and the
-    second where it falls short or subjects' scatters differ.
+    n = chains * draws. Where subjects' scatters differ hyperparameters are drawn by NUTS.
     """
     with jax.enable_x64(True):
-        rng = np.random.default_rng([seed, 3])
-        n, size = chains * draws, estimates.mean.size
+        rng = np.random.default_rng([sampler.seed, 3])
+        n, size = sampler.chains * sampler.draws, estimates.mean.size
         if estimates.place.scattered:
             # A scatter of every subject is too much for importance sampling, and for covariances in blocks.
-            if size > DENSE_ROWS or sampler == "laplace":
+            if size > DENSE_ROWS or sampler.method == "laplace":
                 raise InputError(
-                    f'scatter="student" with {size} abilities by method={sampler or "staged"!r}: it is for up to '
-                    f'{DENSE_ROWS} and method="staged"; take scatter="normal"'
+                    f'scatter="student" with {size} abilities by method={sampler.method or "staged"!r}: it is for up '
+                    f'to {DENSE_ROWS} and method="staged"; take scatter="normal"'
                 )
-            sampler = "nuts"
+            sampler = sampler._replace(method="nuts")
         form = _in_full(estimates, priors, rng) if size <= DENSE_ROWS else _by_run(estimates, priors)
         data, potential, conditional = form
-        key, other = jax.random.split(jax.random.key(seed))
-        facts: dict[str, Any] = {}
-        if sampler == "laplace":
-            found = normal_sample(potential, _start(estimates, priors, 1, rng), data, draws=n, seed=seed)
-            z, stats = found.draws, {"lp": found.log_density.reshape(chains, draws)}
-        elif sampler != "nuts":
-            # Many data make posteriors near normal, and evaluations dear.
-            repeats, starts, enough = (1, STARTS, 2000) if size <= DENSE_ROWS else (REPEATS, 1, 750)
-            start = _start(estimates, priors, starts, rng)
-            found = importance_sample(
-                potential, start, data, draws=-(-n // repeats), seed=seed, enough=enough, progress=progress
-            )
-            z = jax.tree.map(lambda v: jnp.repeat(v, repeats, 0)[:n], found.draws)
-            stats = {"lp": np.repeat(found.log_density, repeats)[:n].reshape(chains, draws)}
-            facts = {"pareto_k": found.pareto_k, "effective_draws": found.effective}
-            if sampler is None and not found.pareto_k <= GOOD:
-                sampler = "nuts"
-        if sampler == "nuts":
-            start = _start(estimates, priors, chains, rng)
-            result = run_chains(
-                potential,
-                start,
-                jnp.ones(sum(int(np.prod(v.shape[1:])) for v in start.values())),
-                data,
-                Settings(warmup, target_accept, max_tree_depth, adapt_metric=True),
-                key=key,
-                draws=draws,
-                progress=progress,
-                description="trajectory",
-            )
-            z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
-            stats = sampler_stats(result.stats)
-        hypers = _sites(potential, z, data)
-        theta = conditional(hypers, jax.random.split(other, n), np.resize(estimates.draws, (n, *estimates.mean.shape)))
+        # Many data make posteriors near normal, and evaluations dear.
+        effort = Effort() if size <= DENSE_ROWS else Effort(starts=1, enough=750, repeats=REPEATS)
+        hypers, stats, facts = draw_hyperparameters(
+            potential, lambda count: _start(estimates, priors, count, rng), data, sampler, "trajectory", effort
+        )
+        keys = jax.random.split(jax.random.split(jax.random.key(sampler.seed))[1], n)
+        theta = conditional(hypers, keys, np.resize(estimates.draws, (n, *estimates.mean.shape)))
         return {k: np.asarray(v) for k, v in hypers.items()}, theta, stats, facts
 
 
@@ -178,7 +116,7 @@ def _in_full(e: Estimates, priors: TrajectoryPriors, rng: np.random.Generator) -
         theta = np.asarray(_conditional_in_full(hypers, keys, flat, data))[:, : d * s]
         return theta.reshape(-1, d, s).swapaxes(1, 2)
 
-    return data, Potential(priors), conditional
+    return data, Potential(priors, models.trajectory), conditional
 
 
 def _by_run(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Conditional]:
@@ -210,11 +148,6 @@ def _start(e: Estimates, priors: TrajectoryPriors, starts: int, rng: np.random.G
     if d > 1:
         out["correlation_tril"] = jnp.asarray(rng.uniform(-0.5, 0.5, (starts, d * (d - 1) // 2)))
     return out
-
-
-@partial(jax.jit, static_argnames=("potential",))
-def _sites(potential: Potential, z: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
-    return jax.vmap(lambda z: potential.sites(z, data))(z)
 
 
 @jax.jit

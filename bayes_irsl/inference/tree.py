@@ -14,6 +14,7 @@ import xarray as xr
 from bayes_irsl.cells import Problem
 from bayes_irsl.inference.scale import RawDraws, fixed_hypers, to_bank_scale
 from bayes_irsl.inference.structure import Structure
+from bayes_irsl.priors import Prior
 
 PACKAGES = ("jax", "numpyro", "arviz", "xarray", "numpy", "scipy")
 
@@ -84,6 +85,18 @@ def build_tree(
     }
     tree.attrs = {name: json.dumps(value) for name, value in facts.items()}
     return tree
+
+
+def log_prior_of(priors: Any, posterior: xr.Dataset) -> xr.Dataset:
+    """Log prior density of every hyperparameter that has a prior in ``priors``, by draw; further dimensions summed."""
+    found = {}
+    for name in priors.__dataclass_fields__:
+        prior = getattr(priors, name)
+        if name in posterior and isinstance(prior, Prior):
+            value = posterior[name]
+            density = np.asarray(prior.distribution().log_prob(value.to_numpy().astype(np.float32)))
+            found[name] = xr.DataArray(density, value.coords, value.dims).sum(value.dims[2:])
+    return xr.Dataset(found)
 
 
 def _chain_coords(chains: int, draws: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,242 @@
+"""pass@k from a posterior of success rates: for samples that nobody has drawn, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayes_irsl._validate import some
+from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.rates import Rates, Sampled, Subject, given_rates, new_rates, passing
+from bayes_irsl.spec import AbilityTrajectory
+
+if TYPE_CHECKING:
+    from bayes_irsl.fitting import Fit
+
+Floats = npt.NDArray[np.floating]
+
+# Samples beyond which a target counts as out of reach, and steps of the bisection in log k.
+MOST_SAMPLES, STEPS = 1e12, 50
+
+
+def pass_at_k(
+    fit: Fit,
+    k: ArrayLike = (1, 10, 100, 1000, 10_000),
+    *,
+    subjects: Sequence[str] | None = None,
+    items: Any = None,
+    population: bool = False,
+    kind: str = "benchmark",
+    budget: ArrayLike | None = None,
+    flops_per_sample: str | Mapping[str, float] | None = None,
+    mass: float = 0.9,
+    seed: int = 0,
+    **place: Any,
+) -> xr.Dataset:
+    """Chance that at least one of k fresh samples succeeds, mean over the items of each benchmark.
+
+    pass@k = mean over items of 1 - (1 - p)^k, with p drawn from its posterior: no plug-in, no bias. For k up to the
+    samples taken :func:`bayes_irsl.curves.pass_at_k_unbiased` needs no model; beyond them a model is needed.
+
+    Parameters
+    ----------
+    fit
+        Of :class:`bayes_irsl.RepeatedSampling`; of an ItemResponse with likelihood "binomial" (rates on the curve) or
+        "beta-binomial" (Beta around it); or of an AbilityTrajectory of such answers, for a subject that nobody has
+        sampled: pass its place (compute, or params and tokens, pool) as for :func:`bayes_irsl.forecast`.
+    k
+        Numbers of samples, 1 to 1e12.
+    subjects
+        Which; all by default.
+    items
+        Labels of the items to average over; all by default.
+    population
+        For new items of the kind instead of the given ones.
+    kind
+        "benchmark", or "item" for every item by itself.
+    budget, flops_per_sample
+        FLOP instead of k: every subject draws budget / flops_per_sample samples, its cost being a subject column's
+        name or a mapping. Fewer than one sample is no pass.
+    mass
+        Of the equal-tailed intervals.
+    seed
+        Of the random numbers.
+
+    Returns
+    -------
+    Dataset
+        pass_at_k (draw, subject, benchmark, k), or with item or budget in the place of benchmark or k, and
+        pass_at_k_mean, _lower, _upper. For a trajectory, pool and compute in the place of subject.
+
+    Raises
+    ------
+    InputError
+        Answers that are no counts, unknown subjects or items, k below 1.
+    """
+    if kind not in ("benchmark", "item"):
+        raise InputError(f"kind={kind!r}: expected 'benchmark' or 'item'")
+    if not 0 < mass < 1:
+        raise InputError(f"mass={mass!r}: expected a number between 0 and 1, such as 0.9")
+    if kind == "item" and population:
+        raise InputError("kind='item' is about the given items: leave population out")
+    rates = _rates(fit, subjects, items, population, seed, place)
+    wanted, label = _samples(fit, rates, k, budget, flops_per_sample)
+    values = _means(rates, wanted) if kind == "benchmark" else _by_item(rates, wanted)
+    last = "benchmark" if kind == "benchmark" else "item"
+    coords: dict[str, Any] = {"draw": np.arange(len(values)), **rates.coords}
+    coords[last] = list(rates.benchmarks) if kind == "benchmark" else list(rates.items)
+    coords[label] = np.asarray(k if budget is None else budget, float).reshape(-1)
+    dims = ("draw", *rates.coords, last, label)
+    values = values.reshape(tuple(len(coords[d]) for d in dims))
+    lower, upper = np.quantile(values, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+    out = xr.Dataset(
+        {
+            "pass_at_k": (dims, values),
+            "pass_at_k_mean": (dims[1:], values.mean(0)),
+            "pass_at_k_lower": (dims[1:], lower),
+            "pass_at_k_upper": (dims[1:], upper),
+        },
+        coords,
+    )
+    out.attrs = {"interval": "equal-tailed", "mass": mass, "population": int(population)}
+    return out
+
+
+def samples_needed(
+    fit: Fit,
+    target: ArrayLike,
+    *,
+    subjects: Sequence[str] | None = None,
+    items: Any = None,
+    population: bool = False,
+    mass: float = 0.9,
+    seed: int = 0,
+    **place: Any,
+) -> xr.Dataset:
+    """Fewest samples k with which the mean pass@k of a benchmark reaches a target: the inverse of :func:`pass_at_k`.
+
+    Parameters
+    ----------
+    target
+        pass@k to reach, between 0 and 1, one or several.
+    fit, subjects, items, population, mass, seed, **place
+        As of :func:`pass_at_k`.
+
+    Returns
+    -------
+    Dataset
+        samples (draw, subject, benchmark, target), infinite where 1e12 are not enough; samples_median, _lower, _upper;
+        and ``reachable`` (subject, benchmark, target), the probability that any number is enough.
+    """
+    goal = np.atleast_1d(np.asarray(target, float))
+    if goal.ndim != 1 or not ((goal > 0) & (goal < 1)).all():
+        raise InputError(f"target={target!r}: expected numbers between 0 and 1")
+    rates = _rates(fit, subjects, items, population, seed, place)
+    n = rates.n
+    out = np.empty((n, rates.n_subjects, len(rates.benchmarks), len(goal)))
+    for s in range(rates.n_subjects):
+        subject = rates.subject(s)
+        for b in range(len(rates.benchmarks)):
+            for t, wanted in enumerate(goal):
+                out[:, s, b, t] = _fewest(subject, b, n, wanted)
+    coords = {"draw": np.arange(n), **rates.coords, "benchmark": list(rates.benchmarks), "target": goal}
+    dims = ("draw", *rates.coords, "benchmark", "target")
+    values = out.reshape(tuple(len(coords[d]) for d in dims))
+    tails = [(1 - mass) / 2, 0.5, (1 + mass) / 2]
+    # Of infinite numbers there is no interpolating.
+    lower, median, upper = np.quantile(values, tails, axis=0, method="closest_observation")
+    found = xr.Dataset(
+        {
+            "samples": (dims, values),
+            "samples_median": (dims[1:], median),
+            "samples_lower": (dims[1:], lower),
+            "samples_upper": (dims[1:], upper),
+            "reachable": (dims[1:], np.isfinite(values).mean(0)),
+        },
+        coords,
+    )
+    found.attrs = {"interval": "equal-tailed", "mass": mass, "population": int(population)}
+    return found
+
+
+def _rates(
+    fit: Fit, subjects: Sequence[str] | None, items: Any, population: bool, seed: int, place: Mapping[str, Any]
+) -> Rates:
+    if isinstance(fit.spec, AbilityTrajectory):
+        if subjects is not None or items is not None:
+            raise InputError("a trajectory forecasts subjects that nobody has sampled: pass compute=, not subjects=")
+        return new_rates(fit, population, seed, place)
+    if place:
+        raise InputError(f"{some(sorted(place))} goes with a fit of an AbilityTrajectory; this one is of {fit.spec!r}")
+    return given_rates(fit, subjects, items, population, seed)
+
+
+def _samples(
+    fit: Fit, rates: Rates, k: ArrayLike, budget: ArrayLike | None, cost: str | Mapping[str, float] | None
+) -> tuple[Floats, str]:
+    """Numbers of samples (S, K), and what the last coordinate counts."""
+    if budget is None:
+        if cost is not None:
+            raise InputError("flops_per_sample goes with budget=: FLOP to spend")
+        samples = np.atleast_1d(np.asarray(k, float))
+        bad = ~((samples >= 1) & (samples <= MOST_SAMPLES) & (samples == np.floor(samples)))
+        if samples.ndim != 1 or not samples.size or bad.any():
+            got = samples[bad][0] if samples.ndim == 1 and bad.any() else k
+            raise InputError(f"k = {got}: expected whole numbers from 1 to {MOST_SAMPLES:.0e}")
+        return np.broadcast_to(samples, (rates.n_subjects, len(samples))), "k"
+    spend = np.atleast_1d(np.asarray(budget, float))
+    if spend.ndim != 1 or not (np.isfinite(spend) & (spend > 0)).all():
+        raise InputError(f"budget={budget!r}: expected positive FLOP")
+    if "subject" not in rates.coords:
+        raise InputError("budget= is for subjects whose cost per sample is known; a forecast takes k=")
+    names = list(rates.coords["subject"])
+    if isinstance(cost, str):
+        if cost not in fit.responses.subjects:
+            raise InputError(
+                f"flops_per_sample={cost!r}: no such subject column; there are {list(fit.responses.subjects.columns)}"
+            )
+        cost = {str(i): float(v) for i, v in fit.responses.subjects[cost].items()}
+    if not isinstance(cost, Mapping):
+        raise InputError("budget= needs flops_per_sample=: a subject column, or {subject: FLOP of one sample}")
+    unknown = [name for name in names if not (np.isfinite(cost.get(name, np.nan)) and cost[name] > 0)]
+    if unknown:
+        raise InputError(f"flops_per_sample of {some(unknown)} is missing or not positive")
+    return np.floor(spend / np.array([cost[name] for name in names])[:, None] + 1e-9), "budget"
+
+
+def _means(rates: Rates, k: Floats) -> Floats:
+    """Mean pass@k (n, S, B, K) over the items of each benchmark, subject by subject."""
+    out = np.empty((rates.n, rates.n_subjects, len(rates.benchmarks), k.shape[1]))
+    for s in range(rates.n_subjects):
+        subject = rates.subject(s)
+        for b in range(len(rates.benchmarks)):
+            out[:, s, b] = subject.passes(b, k[s])
+    return out
+
+
+def _by_item(rates: Rates, k: Floats) -> Floats:
+    """pass@k (n, S, J, K) of every item."""
+    out = []
+    for s in range(rates.n_subjects):
+        subject = rates.subject(s)
+        if not isinstance(subject, Sampled):
+            raise InputError("kind='item' is about given items, and this forecast has none")
+        out.append(passing(subject.p, k[s]))
+    return np.stack(out, 1)
+
+
+def _fewest(subject: Subject, benchmark: int, n: int, wanted: float) -> Floats:
+    """Fewest samples (n,) with which every draw's mean pass@k reaches ``wanted``; infinite beyond the most."""
+    low, high = np.zeros(n), np.full(n, np.log(MOST_SAMPLES))
+    reached = subject.passes_each(benchmark, np.exp(high)) >= wanted
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        enough = subject.passes_each(benchmark, np.exp(middle)) >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    # The real crossing, rounded up unless it is a whole number within rounding.
+    return np.where(reached, np.ceil(np.exp(high) * (1 - 1e-9)), np.inf)

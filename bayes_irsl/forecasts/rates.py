@@ -1,0 +1,310 @@
+"""Success rates of subjects on items, draw by draw: what pass@k is made of, from every kind of fit that has counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+from scipy.special import expit
+
+from bayes_irsl._validate import some
+from bayes_irsl.abilities import is_aggregate
+from bayes_irsl.covariates import layout
+from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.extrapolate import new_abilities
+from bayes_irsl.forecasts.new_scores import chosen, dimensions, item_draws
+from bayes_irsl.forecasts.places import places
+from bayes_irsl.repeated_fit import RATE_DIMENSIONS, counts
+from bayes_irsl.responses import Responses
+from bayes_irsl.spec import ItemResponse, RepeatedSampling
+from bayes_irsl.tails import TAILS, Tail
+
+if TYPE_CHECKING:
+    from bayes_irsl.fitting import Fit
+
+Floats = npt.NDArray[np.floating]
+
+# Draws x items x values of k worked on at a time.
+CHUNK = 20_000_000
+# Numbers of samples between which a population's pass@k is interpolated.
+GRID = np.logspace(0, 12, 481)
+
+
+class Subject(Protocol):
+    """Rates of one subject."""
+
+    def passes(self, benchmark: int, k: Floats) -> Floats:
+        """Mean pass@k (n, K) over the items of a benchmark at numbers of samples (K,)."""
+
+    def passes_each(self, benchmark: int, k: Floats) -> Floats:
+        """The same (n,) at a number of samples for every draw (n,)."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Rates (n, J) of the items, and the benchmark (J,) of each."""
+
+    p: Floats
+    benchmark: npt.NDArray[np.intp]
+
+    def passes(self, benchmark: int, k: Floats) -> Floats:
+        p = self.p[:, self.benchmark == benchmark]
+        out = np.empty((len(p), len(k)))
+        step = max(1, CHUNK // max(p.size, 1))
+        for at in range(0, len(k), step):
+            out[:, at : at + step] = passing(p, k[at : at + step]).mean(1)
+        return out
+
+    def passes_each(self, benchmark: int, k: Floats) -> Floats:
+        p = self.p[:, self.benchmark == benchmark]
+        return -np.expm1(np.log1p(-np.minimum(p, 1 - 1e-16)) * k[:, None]).mean(1)
+
+
+@dataclass(frozen=True)
+class Population:
+    """A tail with its parameters (n, B) of one subject: all items of the kind."""
+
+    tail: Tail
+    location: Floats
+    shape: Floats
+    never: Floats | None = None
+    memo: dict[int, Floats] = field(default_factory=dict)
+
+    def passes(self, benchmark: int, k: Floats) -> Floats:
+        log_failure = self.tail.log_failure(self.location[:, benchmark], self.shape[:, benchmark], k)
+        solvable = 1.0 if self.never is None else expit(-self.never[:, [benchmark]])
+        return solvable * -np.expm1(log_failure)
+
+    def passes_each(self, benchmark: int, k: Floats) -> Floats:
+        if benchmark not in self.memo:
+            self.memo[benchmark] = self.passes(benchmark, GRID)
+        table, at = self.memo[benchmark], np.interp(np.log(k), np.log(GRID), np.arange(len(GRID)))
+        low = np.minimum(at.astype(int), len(GRID) - 2)
+        rows = np.arange(len(k))
+        return table[rows, low] + (at - low) * (table[rows, low + 1] - table[rows, low])
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of subjects, one after another.
+
+    Attributes
+    ----------
+    n : draws.
+    coords : what subjects are: {"subject": names}, or the pools and compute of a forecast.
+    benchmarks, items : names.
+    subject : rates of the s-th, drawn when asked for.
+    """
+
+    n: int
+    coords: dict[str, Any]
+    benchmarks: tuple[str, ...]
+    items: tuple[str, ...]
+    subject: Callable[[int], Subject]
+
+    @property
+    def n_subjects(self) -> int:
+        return int(np.prod([len(v) for v in self.coords.values()]))
+
+
+def passing(p: Floats, k: Floats) -> Floats:
+    """1 - (1 - p)^k (..., K) at rates (...,) and numbers of samples (K,), exact for the smallest rates."""
+    return -np.expm1(np.log1p(-np.minimum(p, 1 - 1e-16))[..., None] * k)
+
+
+def given_rates(fit: Fit, subjects: Sequence[str] | None, items: Any, population: bool, seed: int) -> Rates:
+    """Of the subjects of a fit, given their counts."""
+    r = fit.responses
+    rows = _positions(subjects, r.subjects.index, "subject")
+    columns = _positions(items, r.items.index, "item")
+    of_item = np.asarray(r.items["benchmark"], dtype=str)[columns]
+    benchmarks = tuple(dict.fromkeys(of_item.tolist()))
+    code = np.array([benchmarks.index(v) for v in of_item], np.intp)
+    posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
+    successes, trials = _table(r, rows, columns)
+    if isinstance(fit.spec, RepeatedSampling):
+        subject = _repeated(fit.spec, posterior, benchmarks, rows, code, successes, trials, population, seed)
+    elif isinstance(fit.spec, ItemResponse):
+        subject = _on_curves(fit, posterior, benchmarks, rows, columns, code, successes, trials, population, seed)
+    else:
+        raise InputError(f"pass@k needs a fit of RepeatedSampling, ItemResponse or AbilityTrajectory; got {fit.spec!r}")
+    names = np.asarray(r.subjects.index, dtype=str)[rows].tolist()
+    labels = tuple(np.asarray(r.items.index, dtype=str)[columns].tolist())
+    return Rates(posterior.sizes["sample"], {"subject": names}, benchmarks, labels, subject)
+
+
+def new_rates(fit: Fit, population: bool, seed: int, place: Mapping[str, Any]) -> Rates:
+    """Of subjects that nobody has sampled, at the places of a trajectory: pools by compute."""
+    spec, r = fit.spec.items, fit.responses
+    if is_aggregate(r):
+        raise InputError("scores of whole benchmarks say nothing of single questions: pass@k needs counts of each")
+    facts = layout(fit.spec, r.subjects)
+    where = places(facts, **place)
+    posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
+    theta, _ = new_abilities(posterior, facts, where, fit.spec.priors, seed)
+    n, _, g, t = theta.shape
+    names = dimensions(fit)
+    benchmarks = tuple(chosen(fit, None))
+    of_item = fit.tree["constant_data"]["item_benchmark"].to_numpy().astype(str)
+    code = np.array([benchmarks.index(v) for v in of_item], np.intp)
+    flat = theta.reshape(n, -1, g * t)
+    rng = np.random.default_rng([seed, 34])
+    if isinstance(spec, RepeatedSampling):
+        tail = TAILS[spec.tail]
+        at = [[names.index(f"{b} {what}") for b in benchmarks] for what in RATE_DIMENSIONS]
+
+        def subject(s: int) -> Subject:
+            location, shape = (flat[:, index, s] for index in at)
+            if population:
+                return Population(tail, location, shape)
+            none = np.zeros(len(code))
+            return Sampled(tail.draw(location[:, code], shape[:, code], none, none, rng), code)
+
+    else:
+        likelihood = spec.resolve(r).likelihood
+        counts(r)
+        draws = item_draws(fit, posterior, list(benchmarks), rng if population else None)
+        phi = _concentration(posterior, likelihood)
+
+        def subject(s: int) -> Subject:
+            mu = draws.probabilities(flat[:, :, s][:, :, None, None])[:, 0, 0]
+            if phi is None:
+                return Sampled(mu, draws.benchmark)
+            precision = phi if phi.shape[1] == mu.shape[1] else phi.mean(1, keepdims=True)
+            return Sampled(_beta(mu, precision, 0.0, 0.0, rng), draws.benchmark)
+
+    labels = tuple(fit.tree["constant_data"]["item"].to_numpy().astype(str).tolist())
+    coords = {"pool": list(where.pools), "compute": where.covariates["compute"]}
+    return Rates(n, coords, benchmarks, labels, subject)
+
+
+def _repeated(
+    spec: RepeatedSampling,
+    posterior: xr.Dataset,
+    benchmarks: tuple[str, ...],
+    rows: npt.NDArray[np.intp],
+    code: npt.NDArray[np.intp],
+    successes: Floats,
+    trials: Floats,
+    population: bool,
+    seed: int,
+) -> Callable[[int], Subject]:
+    tail = TAILS[spec.tail]
+    chosen = posterior.sel(benchmark=list(benchmarks))
+    parameters = [chosen[name].transpose("sample", "subject", "benchmark").to_numpy() for name in ("location", "shape")]
+    never = chosen["never"].transpose("sample", "subject", "benchmark").to_numpy() if spec.never else None
+
+    def subject(s: int) -> Subject:
+        row = rows[s]
+        location, shape = (v[:, row] for v in parameters)
+        if population:
+            return Population(tail, location, shape, None if never is None else never[:, row])
+        rng = np.random.default_rng([seed, 31, int(row)])
+        p = tail.draw(location[:, code], shape[:, code], successes[s], trials[s], rng)
+        if never is not None:
+            gone = _never_solved(tail, location, shape, never[:, row], successes[s], trials[s], code, rng)
+            p = np.where(gone, 0.0, p)
+        return Sampled(p, code)
+
+    return subject
+
+
+def _never_solved(
+    tail: Tail,
+    location: Floats,
+    shape: Floats,
+    never: Floats,
+    successes: Floats,
+    trials: Floats,
+    code: npt.NDArray[np.intp],
+    rng: np.random.Generator,
+) -> npt.NDArray[np.bool_]:
+    """Draws (n, J) of whether an item is one that the subject never solves: none that it has solved is."""
+    out = np.zeros((len(location), len(code)), bool)
+    for b in np.unique(code):
+        here = np.flatnonzero((code == b) & (successes == 0))
+        distinct, which = np.unique(trials[here], return_inverse=True)
+        # Odds: never, against solvable and missed every time.
+        log_missed = tail.log_failure(location[:, b], shape[:, b], distinct)
+        odds = never[:, [b]] - log_missed
+        out[:, here] = rng.uniform(size=(len(location), len(here))) < expit(odds)[:, which]
+    return out
+
+
+def _on_curves(
+    fit: Fit,
+    posterior: xr.Dataset,
+    benchmarks: tuple[str, ...],
+    rows: npt.NDArray[np.intp],
+    columns: npt.NDArray[np.intp],
+    code: npt.NDArray[np.intp],
+    successes: Floats,
+    trials: Floats,
+    population: bool,
+    seed: int,
+) -> Callable[[int], Subject]:
+    """Rates on item curves, or Beta around them."""
+    likelihood = fit.spec.likelihood
+    if likelihood not in ("binomial", "beta-binomial"):
+        raise InputError(f"pass@k needs counts: likelihood 'binomial' or 'beta-binomial', not {likelihood!r}")
+    rng = np.random.default_rng([seed, 32])
+    draws = item_draws(fit, posterior, list(benchmarks), rng if population else None)
+    theta = posterior["theta"].to_numpy().astype(float)
+    theta = theta[..., None] if theta.ndim == 2 else theta
+    phi = _concentration(posterior, likelihood)
+    order = np.arange(len(draws.labels))
+    if not population:
+        place = {label: i for i, label in enumerate(draws.labels)}
+        order = np.array([place[str(v)] for v in np.asarray(fit.responses.items.index)[columns]], np.intp)
+    of_item = draws.benchmark if population else code
+
+    def subject(s: int) -> Subject:
+        mu = draws.probabilities(theta[:, rows[s]][:, :, None, None])[:, 0, 0][:, order]
+        if phi is None:
+            return Sampled(mu, of_item)
+        precision = phi[:, columns] if phi.shape[1] > 1 and not population else phi.mean(1, keepdims=True)
+        c, n = (0.0, 0.0) if population else (successes[s], trials[s])
+        own = np.random.default_rng([seed, 33, int(rows[s])])
+        return Sampled(_beta(mu, precision, c, n, own), of_item)
+
+    return subject
+
+
+def _concentration(posterior: xr.Dataset, likelihood: str) -> Floats | None:
+    """phi (n, J) or (n, 1) of a beta-binomial, None of a binomial."""
+    if likelihood == "binomial":
+        return None
+    phi = posterior["phi"].to_numpy().astype(float)
+    return phi if phi.ndim == 2 else phi[:, None]
+
+
+def _beta(mu: Floats, phi: Floats, c: Any, n: Any, rng: np.random.Generator) -> Floats:
+    """Rates ~ Beta(mu phi + c, (1 - mu) phi + n - c)."""
+    mu = np.clip(mu, 1e-12, 1 - 1e-12)
+    return rng.beta(mu * phi + c, (1 - mu) * phi + (n - c))
+
+
+def _table(r: Responses, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Successes and trials (S, J) of some subjects and items, 0 where there are none."""
+    c, n = counts(r)
+    full = np.zeros((2, r.n_subjects, r.n_items))
+    full[:, r.subject_index, r.item_index] = c, n
+    chosen = full[:, rows][:, :, columns]
+    return chosen[0], chosen[1]
+
+
+def _positions(asked: Any, index: pd.Index, role: str) -> npt.NDArray[np.intp]:
+    labels = np.asarray(index, dtype=str)
+    if asked is None:
+        return np.arange(len(labels))
+    wanted = [asked] if isinstance(asked, str) else [str(v) for v in asked]
+    lookup = {label: i for i, label in enumerate(labels.tolist())}
+    unknown = [v for v in wanted if v not in lookup]
+    if unknown or not wanted:
+        raise InputError(f"{role}s {some(unknown)} are not in the fit; there are {some(labels)}")
+    return np.array([lookup[v] for v in wanted], np.intp)

@@ -1,0 +1,211 @@
+"""Success rates under repeated sampling, without a sampler: a grid a subject, and importance sampling of the rest.
+
+Given what subjects have in common they are independent, and each has two or three parameters. Their likelihood, counts
+integrated out, is tabulated on a grid laid around where it is; the hyperparameters' marginal likelihood is then a sum
+over nodes, and a subject's parameters are drawn node by node, jittered within.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from numpyro import distributions as dist
+
+from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
+from bayes_irsl.inference.hyperparameters import Potential, Sampler, draw_hyperparameters
+from bayes_irsl.models import repeated_sampling as models
+from bayes_irsl.priors import Prior, SamplingPriors
+from bayes_irsl.spec import RepeatedSampling
+from bayes_irsl.tails import DEGREES, TAILS, Tail, with_never
+
+Array = Any
+Floats = npt.NDArray[np.floating]
+
+# Nodes an axis (location, shape, never), how many sd grids reach, and how often they are laid anew.
+AXES = {False: (41, 41), True: (25, 25, 15)}
+REACH, ROUNDS = 5.5, 4
+# Under these a likelihood of the share that is never solved is summarised: logit.
+NEVER_CAVITY = (-2.0, 2.0)
+# Least half-width of a grid, in steps of the last one: what is narrower was not resolved.
+LEAST_STEPS = 2.0
+# Draws times nodes worked on at a time.
+CHUNK = 20_000_000
+
+COUNTS = {
+    "beta": models.beta_counts,
+    "logit-normal": models.logit_counts(dist.Normal(0.0, 1.0)),
+    "logit-logistic": models.logit_counts(dist.Logistic(0.0, 1.0)),
+    "logit-student": models.logit_counts(dist.StudentT(DEGREES)),
+}
+
+
+class Counts(NamedTuple):
+    """Distinct counts (U,) of one subject and how often each occurs."""
+
+    successes: Floats
+    trials: Floats
+    times: Floats
+
+
+class Grid(NamedTuple):
+    """Nodes (G, P) of one subject with their log likelihood plus log volume (G,), and the step along each axis (P,)."""
+
+    nodes: Floats
+    log_likelihood: Floats
+    step: Floats
+
+
+@dataclass(frozen=True)
+class Program:
+    """``rates_on_grids`` for a :class:`Potential`."""
+
+    never: bool
+
+    def __call__(self, nodes: Array, log_likelihood: Array, *, priors: SamplingPriors) -> None:
+        models.rates_on_grids(nodes, log_likelihood, never=self.never, priors=priors)
+
+
+def counts_of(successes: Floats, trials: Floats) -> Counts:
+    """Counts (J,) by distinct value."""
+    pairs, times = np.unique(np.stack([successes, trials], 1).astype(float), axis=0, return_counts=True)
+    return Counts(pairs[:, 0], pairs[:, 1], times.astype(float))
+
+
+def log_likelihood(tail: Tail, counts: Counts, nodes: Floats) -> Floats:
+    """Log probability (G,) of a subject's counts at nodes (G, P)."""
+    if not len(counts.times):
+        return np.zeros(len(nodes))
+    table = tail.log_likelihood(nodes[:, 0], nodes[:, 1], counts.successes, counts.trials)
+    if nodes.shape[1] == 3:
+        table = with_never(table, nodes[:, 2], counts.successes)
+    return table @ counts.times
+
+
+def grid(tail: Tail, never: bool, counts: Counts) -> Grid:
+    """A grid around where a wide normal times the likelihood is."""
+    cavity = np.array([*tail.cavity, *([NEVER_CAVITY] if never else [])])
+    centre, half = cavity[:, 0], 3.0 * cavity[:, 1]
+    for left in reversed(range(ROUNDS)):
+        axes = [np.linspace(c - h, c + h, n) for c, h, n in zip(centre, half, AXES[never], strict=True)]
+        nodes = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+        step = np.array([a[1] - a[0] for a in axes])
+        found = log_likelihood(tail, counts, nodes)
+        if left:
+            log_weight = found - 0.5 * (((nodes - cavity[:, 0]) / cavity[:, 1]) ** 2).sum(1)
+            weight = np.exp(log_weight - log_weight.max())
+            weight /= weight.sum()
+            centre = weight @ nodes
+            sd = np.sqrt(weight @ (nodes - centre) ** 2)
+            half = np.maximum(REACH * sd, LEAST_STEPS * step)
+    return Grid(nodes, found + np.log(step).sum(), step)
+
+
+Found = tuple[dict[str, Floats], Floats, dict[str, np.ndarray], dict[str, Any]]
+
+
+def quadrature(spec: RepeatedSampling, counts: list[Counts], sampler: Sampler) -> Found:
+    """Hyperparameters (n,) by name, parameters (n, S, P) of subjects, statistics (chain, draw) and facts."""
+    never, priors = spec.never, spec.priors
+    grids = [grid(TAILS[spec.tail], never, c) for c in counts]
+    with jax.enable_x64(True):
+        data = tuple(jnp.asarray(np.stack([getattr(g, k) for g in grids])) for k in ("nodes", "log_likelihood"))
+        rng = np.random.default_rng([sampler.seed, 21])
+        potential = Potential(priors, Program(never))
+        hypers, stats, facts = draw_hyperparameters(
+            potential, lambda count: start(priors, never, count, rng), data, sampler, "rates"
+        )
+        drawn = np.stack([_node_draws(hypers, g, rng) for g in grids], 1)
+    return {k: np.asarray(v) for k, v in hypers.items()}, drawn, stats, facts
+
+
+def start(priors: SamplingPriors | None, never: bool, count: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Unconstrained starting points (count,) by name around the priors' centres."""
+    found = {name: getattr(priors, name) for name in models.hyperparameter_names(never)}
+    return {
+        name: jnp.asarray(prior.centre + rng.uniform(-0.3, 0.3, count))
+        for name, prior in found.items()
+        if isinstance(prior, Prior)
+    }
+
+
+def _node_draws(hypers: dict[str, Array], g: Grid, rng: np.random.Generator) -> Floats:
+    """Parameters (n, P) of one subject, a draw for every draw of the hyperparameters."""
+    n = len(hypers["mean_location"])
+    out = np.empty((n, g.nodes.shape[1]))
+    rows = max(1, CHUNK // len(g.nodes))
+    for at in range(0, n, rows):
+        part = {k: v[at : at + rows] for k, v in hypers.items()}
+        uniform = rng.uniform(size=len(part["mean_location"]))
+        out[at : at + rows] = g.nodes[np.asarray(_choose(part, g.nodes, g.log_likelihood, uniform))]
+    # Uniform within the cell, but not beyond the grid.
+    moved = out + g.step * (rng.uniform(size=out.shape) - 0.5)
+    return np.clip(moved, g.nodes.min(0), g.nodes.max(0))
+
+
+@jax.jit
+def _choose(hypers: dict[str, Array], nodes: Array, log_likelihood: Array, uniform: Array) -> Array:
+    def one(h: dict[str, Array], u: Array) -> Array:
+        log_weight = log_likelihood + models.log_density(h, nodes)
+        share = jnp.cumsum(jax.nn.softmax(log_weight))
+        return jnp.minimum(jnp.searchsorted(share, u), len(nodes) - 1)
+
+    return jax.vmap(one)(hypers, uniform)
+
+
+def nuts(spec: RepeatedSampling, counts: list[Counts], sampler: Sampler) -> Found:
+    """The same by NUTS on the whole program: the reference."""
+    tail, never, priors = spec.tail, spec.never, spec.priors
+    cells = [(i, *cell) for i, c in enumerate(counts) for cell in zip(*c, strict=True) for _ in range(int(cell[2]))]
+    table = np.array(cells, float).reshape(-1, 4)
+    with jax.enable_x64(True):
+        data = (jnp.asarray(table[:, 0], int), jnp.asarray(table[:, 2]), jnp.asarray(table[:, 1]))
+        potential = Potential(priors, Whole(tail, never, len(counts)))
+        rng = np.random.default_rng([sampler.seed, 22])
+        first = start(priors, never, sampler.chains, rng)
+        wide = {"location": TAILS[tail].cavity[0], "shape": TAILS[tail].cavity[1], "never": NEVER_CAVITY}
+        for name in ("location", "shape", *(["never"] if never else [])):
+            first[name] = jnp.asarray(wide[name][0] + rng.uniform(-0.3, 0.3, (sampler.chains, len(counts))))
+        if tail != "beta":
+            first["z"] = jnp.asarray(rng.uniform(-0.5, 0.5, (sampler.chains, len(table))))
+        settings = Settings(sampler.warmup, sampler.target_accept, sampler.max_tree_depth, adapt_metric=True)
+        size = sum(int(np.prod(v.shape[1:])) for v in first.values())
+        found = run_chains(
+            potential, first, jnp.ones(size), data, settings, key=jax.random.key(sampler.seed), draws=sampler.draws,
+            progress=sampler.progress, description="rates",
+        )  # fmt: skip
+        z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), found.draws)
+        sites = {k: np.asarray(v) for k, v in _sites(potential, z, data).items()}
+    names = ["location", "shape", *(["never"] if never else [])]
+    drawn = np.stack([sites.pop(name) for name in names], -1)
+    return {k: v for k, v in sites.items() if v.ndim == 1}, drawn, sampler_stats(found.stats), {}
+
+
+@partial(jax.jit, static_argnames=("potential",))
+def _sites(potential: Potential, z: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
+    return jax.vmap(lambda z: potential.sites(z, data))(z)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """``repeated_sampling`` for a :class:`Potential`."""
+
+    tail: str
+    never: bool
+    n_subjects: int
+
+    def __call__(self, subject: Array, trials: Array, successes: Array, *, priors: SamplingPriors) -> None:
+        models.repeated_sampling(
+            subject,
+            trials,
+            successes,
+            n_subjects=self.n_subjects,
+            counts=COUNTS[self.tail],
+            never=self.never,
+            priors=priors,
+        )

@@ -1,0 +1,105 @@
+"""pass@k of seven Pythia models on 128 MATH items from 20 to 500 samples, against what 10,000 samples say.
+
+Random subsets of the samples of every cell; the truth is the unbiased estimate from all 10,000, for k up to 1,000.
+Errors are of the logit of each model's mean pass@k, over log-spaced k. The best baseline of a subset is the one that
+predicts it best from half of its samples, so it is chosen without the truth. Coverage is of 90 % intervals of the given
+items; its standard error is over subsets and models.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pandas as pd
+from _common import SHARED, clock, print_result, shared_data
+from scipy.special import logit
+from tqdm import tqdm
+
+import bayes_irsl as bi
+from bayes_irsl.baselines.passk import ESTIMATORS
+from bayes_irsl.curves import pass_at_k_unbiased
+from bayes_irsl.forecasts.scores import clustered_error
+
+SAMPLES = 10_000
+K = np.unique(np.round(np.logspace(0, 3, 16)))
+# pass@k closer to 0 or 1 counts as this.
+CLIP = 1e-5
+
+
+def error(estimate: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Absolute difference of logits (S, K)."""
+    return np.abs(logit(np.clip(estimate, CLIP, 1 - CLIP)) - logit(np.clip(truth, CLIP, 1 - CLIP)))
+
+
+def responses(c: np.ndarray, n: int) -> bi.Responses:
+    items = pd.DataFrame({"benchmark": "MATH"}, index=pd.Index([f"q{j}" for j in range(c.shape[1])], name="item"))
+    table = pd.DataFrame(c, columns=items.index, index=[f"m{i}" for i in range(len(c))])
+    return bi.Responses.from_wide(table, trials=np.full(c.shape, n), items=items)
+
+
+def chosen(c: np.ndarray, n: int, rng: np.random.Generator) -> str:
+    """The baseline that predicts the subset's own pass@k, k up to n, best from half of its samples."""
+    half = rng.hypergeometric(c, n - c, n // 2)
+    k = np.unique(np.round(np.logspace(0, np.log10(n), 8)))
+    truth = np.stack([pass_at_k_unbiased(n, c, v).mean(1) for v in k], 1)
+    trials = np.full(c.shape, n // 2)
+    scores = {name: error(method(half, trials, k), truth).mean() for name, method in ESTIMATORS.items()}
+    return min(scores, key=scores.__getitem__)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subsets", type=int, default=20)
+    parser.add_argument("--samples", type=int, nargs="*", default=[20, 50, 100, 500])
+    args = parser.parse_args()
+    shared_data()
+    table = pd.read_csv(SHARED / "pythia_monkeys" / "llmonkeys_math_pythia7_n10000.csv")
+    full = table.pivot(index="model", columns="item", values="c").to_numpy()
+    truth = np.stack([pass_at_k_unbiased(SAMPLES, full, k).mean(1) for k in K], 1)
+    rows = []
+    with clock() as spent:
+        for n in args.samples:
+            for seed in tqdm(range(args.subsets), desc=f"{n} samples"):
+                rng = np.random.default_rng([seed, n])
+                c = rng.hypergeometric(full, SAMPLES - full, n)
+                found = {name: method(c, np.full(c.shape, n), K) for name, method in ESTIMATORS.items()}
+                fit = bi.fit(bi.RepeatedSampling(), responses(c, n), seed=seed, progress=False)
+                ours = bi.pass_at_k(fit, K, seed=seed)["pass_at_k"].to_numpy()[:, :, 0]
+                low, high = np.quantile(ours, [0.05, 0.95], axis=0)
+                inside, width = (low <= truth) & (truth <= high), logit(high.clip(CLIP)) - logit(low.clip(CLIP))
+                found["ours"] = np.median(ours, 0)
+                best = chosen(c, n, rng)
+                for name, values in found.items():
+                    off = error(values, truth)
+                    for m in range(len(full)):
+                        row = {"n": n, "seed": seed, "model": m, "arm": name, "error": off[m].mean(), "chosen": best}
+                        of_ours = {"inside": inside[m].mean(), "width": width[m].mean()} if name == "ours" else {}
+                        rows.append(row | of_ours)
+    result = pd.DataFrame(rows)
+    print(
+        "\nmean absolute error of logit pass@k\n", result.pivot_table(index="n", columns="arm", values="error").round(3)
+    )
+    ours = result[result["arm"] == "ours"]
+    print(ours.groupby("n")[["inside", "width"]].mean().round(3))
+    print(result[result["arm"] == "ours"].groupby(["n", "chosen"]).size().rename("model-subsets"))
+    best = result[result["arm"] == result["chosen"]].groupby("n")["error"].mean()
+    mean = result.pivot_table(index="n", columns="arm", values="error")
+    keys = {}
+    for n in args.samples:
+        keys[f"ratio_bb_{n}"] = mean.loc[n, "ours"] / mean.loc[n, "beta-binomial ML"]
+        keys[f"ratio_best_{n}"] = mean.loc[n, "ours"] / best[n]
+        keys[f"coverage90_{n}"] = ours.loc[ours["n"] == n, "inside"].mean()
+    print_result(
+        error_ratio_vs_beta_binomial_ml=mean["ours"].mean() / mean["beta-binomial ML"].mean(),
+        error_ratio_vs_best_baseline=mean["ours"].mean() / best.mean(),
+        coverage90=ours["inside"].mean(),
+        coverage90_se=clustered_error(ours["inside"].to_numpy(), (ours["seed"] * 10_000 + ours["n"]).to_numpy()),
+        subsets=args.subsets,
+        cpu_seconds=spent.cpu,
+        **keys,
+    )
+
+
+if __name__ == "__main__":
+    main()
