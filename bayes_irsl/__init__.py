@@ -32,6 +32,7 @@ _WHERE = {
     "forecast": "forecasts.forecasting",
     "pass_at_k": "forecasts.passk",
     "samples_needed": "forecasts.passk",
+    "compare_tails": "forecasts.tails",
     "prob_better": "forecasts.decisions",
     "rank_probabilities": "forecasts.decisions",
     "expected_regret": "forecasts.decisions",

@@ -23,6 +23,7 @@ from bayes_irsl.trajectory_fit import fit_trajectory
 if TYPE_CHECKING:
     from bayes_irsl.bank import ItemBank
     from bayes_irsl.report import Report
+    from bayes_irsl.report.rates import RatesReport
     from bayes_irsl.report.trajectory import TrajectoryReport
 
 # By kind of model, the first being the default.
@@ -49,7 +50,7 @@ class Fit:
 
     @property
     def method(self) -> str:
-        """How the posterior was computed: "laplace", "nuts", "svi" or "staged"."""
+        """How the posterior was computed: "laplace", "nuts", "svi", "staged" or "quadrature"."""
         return json.loads(self.tree.attrs["method"])
 
     @property
@@ -62,12 +63,16 @@ class Fit:
         """What the algorithm says of itself (convergence, iterations, seconds)."""
         return json.loads(self.tree.attrs["diagnostics"])
 
-    def report(self) -> Report | TrajectoryReport:
+    def report(self) -> Report | TrajectoryReport | RatesReport:
         """Diagnostics with verdicts and remedies, and results, as text, HTML in a notebook, or a file."""
         if isinstance(self.spec, AbilityTrajectory):
             from bayes_irsl.report.trajectory import TrajectoryReport
 
             return TrajectoryReport(self)
+        if isinstance(self.spec, RepeatedSampling):
+            from bayes_irsl.report.rates import RatesReport
+
+            return RatesReport(self)
         from bayes_irsl.report import Report
 
         return Report(self)

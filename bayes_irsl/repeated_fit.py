@@ -36,11 +36,12 @@ def fit_rates(spec: RepeatedSampling, responses: Responses, run: Run) -> xr.Data
     successes, trials = counts(responses)
     of_item = np.asarray(responses.items["benchmark"], dtype=str)
     names = list(dict.fromkeys(of_item.tolist()))
+    quick = run.method == "quadrature"
     sampler = Sampler(
-        run.seed, run.chains, run.per_chain if run.method == "quadrature" else run.draws, run.warmup,
-        run.target_accept, run.max_tree_depth, run.progress,
+        run.seed, run.chains, run.per_chain if quick else run.draws, run.warmup, run.target_accept,
+        run.max_tree_depth, run.progress, "importance" if quick else "nuts",
     )  # fmt: skip
-    how = quadrature if run.method == "quadrature" else nuts
+    how = quadrature if quick else nuts
     found = [how(spec, by_subject(responses, successes, trials, of_item == name), sampler) for name in names]
     shape = (run.chains, sampler.draws)
     variables: dict[str, Any] = {

@@ -8,7 +8,7 @@ float64, counts integrated exactly (Beta) or on nodes laid where the count's lik
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,8 +23,7 @@ Floats = npt.NDArray[np.floating]
 NODES, REACH = 161, 8.0
 SURE_LOW, SURE_HIGH = 1e-4, 50.0
 DEGREES = 4.0
-# Rates below are zero for every number of samples that one could take.
-SMALLEST = 1e-300
+NARROW, SMALLEST = 1.2, 1e-300
 
 
 class Tail(Protocol):
@@ -76,14 +75,17 @@ class BetaTail:
 
 @dataclass(frozen=True)
 class LogitTail:
-    """logit p = location + exp(shape) z."""
+    """logit p = location + exp(shape) z; ``log_density`` is that of z, written out, since tables take it often."""
 
     z: Any
+    log_density: Callable[[Floats], Floats]
     cavity: tuple[tuple[float, float], tuple[float, float]] = ((-3.0, 4.0), (0.4, 0.8))
 
     def log_likelihood(self, location: Floats, shape: Floats, successes: Floats, trials: Floats) -> Floats:
-        columns = [self._nodes(location, shape, c, n)[1] for c, n in zip(successes, trials, strict=True)]
-        return np.stack([logsumexp(v, axis=1) for v in columns], 1) + log_choose(trials, successes)
+        table = np.zeros((len(location), len(trials)))
+        for u in np.flatnonzero(np.asarray(trials) > 0):
+            table[:, u] = logsumexp(self._nodes(location, shape, successes[u], trials[u])[1], axis=1)
+        return table + log_choose(trials, successes)
 
     def draw(
         self, location: Floats, shape: Floats, successes: Floats, trials: Floats, rng: np.random.Generator
@@ -103,8 +105,6 @@ class LogitTail:
         """Logits (Q,) and log masses (G, Q) of rate and count together; the ends hold all beyond for none and all."""
         if 0 < c < n:
             x = np.log(c / (n - c)) + np.sqrt(1 / c + 1 / (n - c)) * np.linspace(-REACH, REACH, NODES)
-        elif n == 0:
-            x = np.linspace(-1.0, 1.0, NODES)
         else:
             # (1 + e^x)^-n needs more room where n is small.
             x = np.linspace(np.log(SURE_LOW / n), np.log(SURE_HIGH / n) + 20 / n, NODES)
@@ -112,12 +112,17 @@ class LogitTail:
         step, scale = x[1] - x[0], np.exp(shape)[:, None]
         u = (x - location[:, None]) / scale
         # log sigmoid(x) = -log(1 + e^-x)
-        mass = self.z.logpdf(u) - np.log(scale) + np.log(step) - c * np.logaddexp(0, -x) - (n - c) * np.logaddexp(0, x)
+        density = self.log_density(u) + np.log(step / scale)
+        # A density narrower than the nodes are apart is taken as its mass between them.
+        narrow = np.flatnonzero(scale[:, 0] < NARROW * step)
+        edges = (np.append(x, x[-1] + step) - 0.5 * step - location[narrow, None]) / scale[narrow]
+        density[narrow] = np.log(np.maximum(np.diff(self.z.cdf(edges), axis=1), SMALLEST))
+        mass = density - c * np.logaddexp(0, -x) - (n - c) * np.logaddexp(0, x)
         half = 0.5 * step / scale[:, 0]
         if c == 0:
             mass[:, 0] = self.z.logcdf(u[:, 0] + half)
         if c == n:
-            mass[:, -1] = np.logaddexp(mass[:, -1] if n == 0 else -np.inf, self.z.logsf(u[:, -1] - half))
+            mass[:, -1] = self.z.logsf(u[:, -1] - half)
         return x, mass
 
     def _draw_given(self, location: Floats, shape: Floats, c: float, n: float, rng: np.random.Generator) -> Floats:
@@ -138,11 +143,25 @@ class LogitTail:
         return expit(logit)
 
 
+def _normal(u: Floats) -> Floats:
+    return -0.5 * u * u - 0.5 * np.log(2 * np.pi)
+
+
+def _logistic(u: Floats) -> Floats:
+    u = np.abs(u)
+    return -u - 2 * np.log1p(np.exp(-u))
+
+
+def _student(u: Floats) -> Floats:
+    top = gammaln((DEGREES + 1) / 2) - gammaln(DEGREES / 2) - 0.5 * np.log(DEGREES * np.pi)
+    return top - (DEGREES + 1) / 2 * np.log1p(u * u / DEGREES)
+
+
 TAILS: Mapping[str, Tail] = {
     "beta": BetaTail(),
-    "logit-normal": LogitTail(stats.norm),
-    "logit-logistic": LogitTail(stats.logistic),
-    "logit-student": LogitTail(stats.t(DEGREES)),
+    "logit-normal": LogitTail(stats.norm, _normal),
+    "logit-logistic": LogitTail(stats.logistic, _logistic),
+    "logit-student": LogitTail(stats.t(DEGREES), _student),
 }
 
 
