@@ -64,6 +64,7 @@ def fit_rates(spec: RepeatedSampling, responses: Responses, run: Run) -> xr.Data
         diagnostics = {
             "pareto_k": max(f["pareto_k"] for f in facts),
             "effective_draws": min(f["effective_draws"] for f in facts),
+            "at_rim": max(f["at_rim"] for f in facts),
         }
     if "diverging" in stats:
         diagnostics["diverging"] = int(stats["diverging"][1].sum())

@@ -4,13 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from sampled_counts import counts
+from scipy import stats
 from scipy.special import betaln, expit
 
 import bayes_irsl as bi
+from bayes_irsl import plots
 from bayes_irsl.baselines import passk as baselines
 from bayes_irsl.curves import pass_at_k_unbiased
+from bayes_irsl.diagnostics.rates import rate_checks
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.rates import passing
+from bayes_irsl.forecasts.tails import halves, log_predictive
 
 K = [1, 10, 100, 1000]
 
@@ -231,3 +235,72 @@ def test_baselines_grow_with_k_and_stay_shares(name):
     assert ((found >= 0) & (found <= 1)).all()
     with pytest.raises(InputError, match="a subject has no samples"):
         baselines.plug_in(c[:1], np.zeros((1, 40)), np.array([1.0]))
+
+
+def test_tails_are_compared_on_samples_held_out():
+    """The tail that made the counts is not beaten, one far from it is; scores are of the other half, cell by cell."""
+    responses, _, _, _ = counts(n_subjects=3, n_items=60, trials=30, seed=8)
+    narrow = bi.SamplingPriors(mean_shape=3.0, sd_shape=0.01, tie=0.0)
+    specs = [bi.RepeatedSampling(), bi.RepeatedSampling(priors=narrow)]
+    table = bi.compare_tails(responses, specs, k=[1000])
+    assert len(table) == 6
+    assert (table["gain"].iloc[:3] == 0).all()
+    assert (table["gain"].iloc[3:] < 0).all()
+
+
+def test_a_predictive_score_by_hand():
+    """One subject whose parameters are known: P(d of m | c of n) is a beta-binomial with the counts added."""
+    responses, _, _, _ = counts(n_subjects=2, n_items=30, trials=12, seed=9)
+    first, rest = halves(responses, 0)
+    assert (first.trials + rest.trials == 12).all()
+    fit = bi.fit(bi.RepeatedSampling(), first, draws=40)
+    found = log_predictive(fit, rest)
+    posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw"))
+    s, j = rest.subject_index[5], rest.item_index[5]
+    c = first.answer[(first.subject_index == s) & (first.item_index == j)].item()
+    alpha = np.exp(posterior["shape"].to_numpy()[0, s])
+    beta = alpha * np.exp(-posterior["location"].to_numpy()[0, s])
+    expected = np.log(stats.betabinom(6, alpha + c, beta + 6 - c).pmf(rest.answer[5]).mean())
+    assert found[5] == pytest.approx(expected)
+
+
+def test_the_report_shows_what_rests_on_the_tail(fitted, tmp_path):
+    report = fitted[0].report()
+    assert report.diagnostics["Pareto k"].verdict == "PASS"
+    assert report.diagnostics["unsolved"].verdict == "PASS"
+    assert report.diagnostics["grids"].verdict == "PASS"
+    html = report.save(tmp_path / "rates.html").read_text()
+    for text in ("What does sampling k times buy?", "How much rests on the tail", "k = 10,000", "some never solved"):
+        assert text in html
+
+
+def test_a_prior_that_the_counts_contradict_is_named():
+    responses, _, _, _ = counts(n_subjects=3, n_items=60, trials=30, seed=8)
+    spec = bi.RepeatedSampling(priors=bi.SamplingPriors(mean_shape=3.0, sd_shape=0.01, tie=0.0))
+    assert rate_checks(bi.fit(spec, responses, draws=40))["grids"].verdict == "FAIL"
+
+
+def test_rates_that_no_tail_has_are_named():
+    """All or nothing on half of the items each: a logit-normal that must be narrow is told apart."""
+    table = pd.DataFrame(np.tile([0, 40], (2, 30)), index=["m0", "m1"])
+    responses = bi.Responses.from_wide(table, trials=np.full((2, 60), 40))
+    spec = bi.RepeatedSampling("logit-normal", priors=bi.SamplingPriors(mean_shape=-1.0, sd_shape=0.01, tie=0.0))
+    checks = rate_checks(bi.fit(spec, responses, draws=40))
+    assert checks["spread"].verdict == "FAIL"
+    assert "m0 on" in checks["spread"].detail
+    few = rate_checks(bi.fit(bi.RepeatedSampling(), bi.Responses.from_wide(table * 0, trials=np.full((2, 60), 40))))
+    assert few["solved items"].verdict == "REVIEW"
+
+
+def test_plots_of_pass_at_k(fitted):
+    fit, _ = fitted
+    found = bi.pass_at_k(fit, np.unique(np.logspace(0, 4, 9).round()))
+    observed = plots.observed_pass_at_k(fit.responses)
+    assert set(observed.columns) == {"subject", "benchmark", "k", "pass_at_k", "items", "of"}
+    assert observed["k"].max() == 50
+    fan, tail = plots.passk_fan(found, observed), plots.tail_plot(found)
+    for ax in (fan, tail):
+        assert ax.get_xscale() == ax.get_yscale() == "log"
+        assert len(ax.get_legend().get_texts()) == 5
+    with pytest.raises(InputError, match="a fan needs benchmarks and k"):
+        plots.passk_fan(bi.pass_at_k(fit, kind="item"))

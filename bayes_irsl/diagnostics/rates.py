@@ -34,8 +34,15 @@ def rate_checks(fit: Any) -> Diagnostics:
 def _computed(fit: Any) -> list[Check]:
     if fit.method == "quadrature":
         notes = notes_of(fit)
-        k = float(notes["pareto_k"])
+        k, rim = float(notes["pareto_k"]), float(notes["at_rim"])
         return [
+            Check(
+                "grids",
+                worst(rim, 0.01, 0.1),
+                rim,
+                f"Of any subject at most {rim:.1%} of the draws lie at the rim of its grid.",
+                'The prior and the counts of a subject are far apart: loosen the prior, or take method="nuts".',
+            ),
             Check(
                 "Pareto k",
                 worst(k, GOOD, 1.0),
@@ -43,7 +50,7 @@ def _computed(fit: Any) -> list[Check]:
                 f"Importance weights of what subjects share are worth {notes['effective_draws']:.0f} equal draws; the "
                 f"shape of their tail is {k:.2f}.",
                 f'Above {GOOD} draws do not stand for the posterior: compare with method="nuts".',
-            )
+            ),
         ]
     posterior = fit.tree["posterior"].dataset
     names = [n for n in posterior if n not in PARAMETERS]

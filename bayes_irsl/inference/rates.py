@@ -32,6 +32,8 @@ AXES = {False: (41, 41), True: (25, 25, 15)}
 REACH, ROUNDS = 5.5, 4
 # Under these a likelihood of the share that is never solved is summarised: logit.
 NEVER_CAVITY = (-2.0, 2.0)
+# Share of a grid's half-width beyond which draws are at its rim.
+RIM = 0.95
 # Least half-width of a grid, in steps of the last one: what is narrower was not resolved.
 LEAST_STEPS = 2.0
 # Draws times nodes worked on at a time.
@@ -124,6 +126,10 @@ def quadrature(spec: RepeatedSampling, counts: list[Counts], sampler: Sampler) -
             potential, lambda count: start(priors, never, count, rng), data, sampler, "rates"
         )
         drawn = np.stack([_node_draws(hypers, g, rng) for g in grids], 1)
+        # What lies at a grid's rim may lie beyond: a prior far from what the counts say.
+        reach = [RIM * np.ptp(g.nodes, axis=0) / 2 for g in grids]
+        beyond = [abs(drawn[:, i] - g.nodes.mean(0)) > reach[i] for i, g in enumerate(grids)]
+        facts["at_rim"] = float(np.max(np.mean(np.any(beyond, 2), 1)))
     return {k: np.asarray(v) for k, v in hypers.items()}, drawn, stats, facts
 
 

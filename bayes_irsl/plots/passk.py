@@ -49,12 +49,7 @@ def passk_fan(
     name = str(forecast["benchmark"].to_numpy()[0]) if benchmark is None else benchmark
     chosen = forecast["pass_at_k"].sel(benchmark=name)
     chosen = chosen if rows == "subject" else chosen.isel(pool=0)
-    labels: list[Any] = chosen[rows].to_numpy().tolist() if subjects is None else list(subjects)
-    if subjects is None and len(labels) > MOST:
-        order = np.argsort(chosen.mean(("draw", "k")).to_numpy())
-        labels = [labels[i] for i in order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]]
-    if len(labels) > MOST:
-        raise InputError(f"{len(labels)} fans in one plot: choose at most {MOST}")
+    labels = _shown(chosen, rows, subjects)
     ax = style.axes(ax)
     k = chosen["k"].to_numpy()
     for i, label in enumerate(labels):
@@ -75,6 +70,16 @@ def passk_fan(
     dots = " Dots: unbiased estimates." if observed is not None else ""
     caption = "Line: posterior median. Bands: 50 % and 90 % equal-tailed intervals." + dots
     return style.label(ax, f"pass@k: {name}", caption, "samples k", "pass@k", room=0.62)
+
+
+def _shown(chosen: xr.DataArray, rows: str, subjects: list[str] | None) -> list[Any]:
+    """Rows to draw: those asked for, or up to six from the weakest to the strongest."""
+    if subjects is not None:
+        if len(subjects) > MOST:
+            raise InputError(f"{len(subjects)} subjects in one plot: choose at most {MOST}")
+        return list(subjects)
+    labels, order = chosen[rows].to_numpy().tolist(), np.argsort(chosen.mean(("draw", "k")).to_numpy())
+    return [labels[i] for i in order[np.unique(np.linspace(0, len(order) - 1, MOST).round().astype(int))]]
 
 
 def observed_pass_at_k(responses: Responses, k: Any = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)) -> pd.DataFrame:
@@ -115,11 +120,10 @@ def tail_plot(
     if "k" not in forecast.dims or "subject" not in forecast.dims:
         raise InputError(f"this forecast has dimensions {tuple(forecast.dims)}: a tail needs subjects and k")
     name = str(forecast["benchmark"].to_numpy()[0]) if benchmark is None else benchmark
-    chosen = 1 - forecast["pass_at_k"].sel(benchmark=name)
-    labels = chosen["subject"].to_numpy().tolist() if subjects is None else list(subjects)
+    chosen = forecast["pass_at_k"].sel(benchmark=name)
     ax = style.axes(ax)
-    for i, label in enumerate(labels[:MOST]):
-        draws = chosen.sel(subject=label).transpose("draw", "k").to_numpy()
+    for i, label in enumerate(_shown(chosen, "subject", subjects)):
+        draws = 1 - chosen.sel(subject=label).transpose("draw", "k").to_numpy()
         low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
         ax.fill_between(chosen["k"], low, high, color=style.CYCLE[i], alpha=0.16, lw=0)
         ax.plot(chosen["k"], middle, color=style.CYCLE[i], lw=1.8, label=style.plain(label, 28))
