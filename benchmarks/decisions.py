@@ -28,7 +28,7 @@ from bayes_irsl.forecasts.scores import clustered_error, decision_accuracy
 CUTS = {"20M": 2, "150M": 5, "750M": 8}
 # What the paper reports of the two-step law, means over benchmarks, by cut: on accuracy and on p(correct).
 REPORTED = {"accuracy": (0.58, 0.63, 0.76), "p(correct)": (0.63, 0.74, 0.77)}
-BINS = 10
+BINS, BOOTSTRAPS = 10, 200
 
 
 def replicate(number: int) -> pd.DataFrame:
@@ -59,6 +59,17 @@ def calibration(pairs: pd.DataFrame) -> tuple[float, pd.DataFrame]:
     return float((table["pairs"] * (table["said"] - table["came"]).abs()).sum() / len(part)), table
 
 
+def bootstrap(pairs: pd.DataFrame) -> list[float]:
+    """90 % interval of the expected calibration error, whole replicates drawn anew."""
+    rng = np.random.default_rng(0)
+    by = {number: part for number, part in pairs.groupby("replicate")}
+    found = [
+        calibration(pd.concat([by[n] for n in rng.choice(list(by), len(by))], ignore_index=True))[0]
+        for _ in range(BOOTSTRAPS)
+    ]
+    return [round(float(v), 4) for v in np.quantile(found, [0.05, 0.95])]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=50)
@@ -85,6 +96,7 @@ def main() -> None:
         arms_only.pivot_table(index=["cut", "world"], columns="arm", values="accuracy", sort=False).round(3).to_string()
     )
     ece, bins = calibration(pairs)
+    interval = bootstrap(pairs)
     print("\nprob_better of the favoured side\n", bins.round(3).to_string())
     laws = ["two-step on accuracy", "two-step on p(correct)"]
     keys = {}
@@ -102,6 +114,7 @@ def main() -> None:
     print_result(
         accuracy_gain_vs_two_step=min(keys[f"gain_{cut}"] for cut in CUTS),
         ece_of_prob_better=ece,
+        ece_interval90=interval,
         largest_distance_from_reported_law=max(off),
         replicates=int(table["replicate"].nunique()),
         cpu_seconds=spent.cpu,
