@@ -39,7 +39,7 @@ def simulate(table: pd.DataFrame, seed: int) -> np.ndarray:
     """True abilities (S,)."""
     place, rng = layout(SPEC, table), np.random.default_rng(seed)
     with jax.enable_x64(True):
-        every = blocks(place, 1, inducing=len(table))
+        every = blocks(place, 1, inducing=len(table), group_inducing=len(table))
         h = {
             name: jnp.asarray(
                 (np.exp(prior.centre) if prior.positive else 0.0) * np.exp(0.3 * rng.standard_normal(n or ()))

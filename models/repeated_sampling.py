@@ -1,14 +1,17 @@
 """Repeated sampling: every subject solves items at rates with a tail of its own, and subjects learn from each other.
 
-``repeated_sampling`` sees counts; ``rates_on_grids`` the likelihood of every subject's location and shape on a grid,
-with its counts integrated out, and is the same posterior of what subjects have in common.
+``repeated_sampling`` sees counts; ``rates_on_grids`` the likelihood of every subject's location and shape in the cells
+of a grid, with its counts integrated out, and is the same posterior of what subjects have in common.
 """
 
 import jax.numpy as jnp
 import numpyro
 from bayes_irsl.models.item_response import hyper
-from jax.scipy.special import expit, logsumexp
+from jax.scipy.special import expit, logsumexp, ndtr
 from numpyro import distributions as dist
+
+# Half a side, in sd, up to which a cell's mass is its density times its side; and the least mass told by differences.
+NARROW, LEAST = 0.05, 1e-250
 
 
 def repeated_sampling(subject, trials, successes=None, *, n_subjects, counts, never, priors):
@@ -26,10 +29,13 @@ def repeated_sampling(subject, trials, successes=None, *, n_subjects, counts, ne
         numpyro.sample("successes", likelihood, obs=successes)
 
 
-def rates_on_grids(nodes, log_likelihood, *, never, priors):
-    """nodes (S, G, 2 or 3): location, shape and, where some items are never solved, its logit; (S, G) their weight."""
+def rates_on_grids(nodes, step, log_likelihood, *, never, priors):
+    """Cells (S, G, 2 or 3) around location, shape and, where some items are never solved, its logit; sides (S, 2 or 3).
+
+    ``log_likelihood`` (S, G) is that at the middle of a cell.
+    """
     h = hyperparameters(never, priors)
-    numpyro.factor("counts", logsumexp(log_likelihood + log_density(h, nodes), axis=1).sum())
+    numpyro.factor("counts", logsumexp(log_likelihood + log_mass(h, nodes, step[:, None]), axis=1).sum())
 
 
 def hyperparameters(never, priors):
@@ -48,14 +54,28 @@ def expected_shape(h, location):
     return h["mean_shape"] + h["tie"] * (location - h["mean_location"])
 
 
-def log_density(h, nodes):
-    """Log density (...,) of a subject's location, shape [and never] (..., 2 or 3)."""
-    location, shape = nodes[..., 0], nodes[..., 1]
-    found = dist.Normal(h["mean_location"], h["sd_location"]).log_prob(location)
-    found = found + dist.Normal(expected_shape(h, location), h["sd_shape"]).log_prob(shape)
-    if nodes.shape[-1] == 3:
-        found = found + dist.Normal(h["mean_never"], h["sd_never"]).log_prob(nodes[..., 2])
-    return found
+def log_mass(h, nodes, step):
+    """Log prior probability (...,) of cells with middles and sides (..., 2 or 3).
+
+    A density at the middle would not do: where subjects are much alike, it is narrower than a cell.
+    """
+    pairs = enumerate(moments(h, nodes[..., 0], nodes.shape[-1]))
+    return sum(log_normal_mass(nodes[..., k], step[..., k], mean, sd) for k, (mean, sd) in pairs)
+
+
+def moments(h, location, n):
+    """Mean and sd of a subject's location, of its shape at that location, and of its logit never solved; n of them."""
+    found = [(h["mean_location"], h["sd_location"]), (expected_shape(h, location), h["sd_shape"])]
+    return [*found, (h["mean_never"], h["sd_never"])] if n == 3 else found
+
+
+def log_normal_mass(middle, side, mean, sd):
+    """log P(|x - middle| < side / 2) for x ~ Normal(mean, sd); the density times the side where cells are narrow."""
+    z, half = jnp.abs(middle - mean) / sd, 0.5 * side / sd
+    density = dist.Normal(0.0, 1.0).log_prob(z) + jnp.log(2 * half)
+    mass = ndtr(half - z) - ndtr(-half - z)
+    sure = (half > NARROW) & (mass > LEAST)
+    return jnp.where(sure, jnp.log(jnp.where(sure, mass, 1.0)), density)
 
 
 def beta_counts(location, shape, trials):

@@ -1,9 +1,13 @@
 """Repeated sampling: quadrature against NUTS and against the truth, and what the fit refuses."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
+from bayes_irsl.models.repeated_sampling import log_mass, log_normal_mass
 from sampled_counts import counts
+from scipy import stats
+from scipy.special import expit
 
 import bayes_irsl as bi
 from bayes_irsl.errors import InputError
@@ -32,9 +36,35 @@ def test_a_grid_sums_to_what_a_finer_one_does():
     axes = [np.linspace(m - h, m + h, 241) for m, h in zip(middle, half, strict=True)]
     fine = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     step = np.log([a[1] - a[0] for a in axes]).sum()
-    assert total(g.nodes, g.log_likelihood) == pytest.approx(
-        total(fine, log_likelihood(tail, known, fine) + step), abs=2e-3
-    )
+    coarse = total(g.nodes, g.log_likelihood) + np.log(g.step).sum()
+    assert coarse == pytest.approx(total(fine, log_likelihood(tail, known, fine)) + step, abs=2e-3)
+
+
+def test_the_mass_of_a_cell_is_that_of_the_normal():
+    """Narrow and wide cells, near and far: differences of the distribution function, and the density far out."""
+    middle = np.array([0.0, 0.3, -4.0, 2.0, 30.0])
+    side = np.array([0.01, 3.0, 1.0, 8.0, 2.0])
+    with jax.enable_x64(True):
+        found = np.asarray(log_normal_mass(middle, side, 0.5, 1.2))
+    z = stats.norm(0.5, 1.2)
+    low, high = middle - side / 2, middle + side / 2
+    np.testing.assert_allclose(found[:4], np.log((z.cdf(high) - z.cdf(low))[:4]), rtol=1e-3)
+    assert found[4] == pytest.approx(z.logsf(29.0), rel=0.1)  # so far out it is the density at the middle
+
+
+def test_subjects_much_alike_do_not_depend_on_where_cells_lie():
+    """A prior far narrower than a cell: shifting the grid by half a cell changes the marginal likelihood by little."""
+    tail, rng = TAILS["beta"], np.random.default_rng(1)
+    known = counts_of(rng.binomial(4, 0.1, 12), np.full(12, 4))
+    g = grid(tail, False, known)
+    h = {"mean_location": -2.0, "sd_location": 0.05, "mean_shape": -0.5, "tie": 0.2, "sd_shape": 0.02}
+    exact = log_likelihood(tail, known, np.array([[-2.0, -0.5]]))[0]
+    for shift in (0.0, 0.25, 0.5):
+        nodes = g.nodes + shift * g.step
+        with jax.enable_x64(True):
+            weight = np.asarray(log_mass(h, nodes, g.step))
+        found = np.logaddexp.reduce(log_likelihood(tail, known, nodes) + weight)
+        assert found == pytest.approx(exact, abs=0.06)
 
 
 def test_a_subject_without_counts_has_a_grid_as_wide_as_the_cavity():
@@ -49,6 +79,22 @@ def test_parameters_are_recovered(fitted):
         assert ((low < truth) & (truth < high)).all(), name
     assert fit.diagnostics["pareto_k"] < 0.7
     assert set(fit.tree.children) == {"posterior", "sample_stats", "log_prior", "observed_data", "constant_data"}
+
+
+@pytest.mark.slow
+def test_the_share_that_is_never_solved_is_recovered():
+    """Twelve data sets of four subjects, a quarter of 120 items out of reach: intervals of the four shares cover."""
+    inside, middles = [], []
+    for seed in range(12):
+        responses, _, _, _ = counts(n_subjects=4, n_items=120, trials=200, never=0.25, seed=100 + seed)
+        fit = bi.fit(bi.RepeatedSampling(never=True), responses, seed=seed, draws=400)
+        share = expit(fit.tree.posterior["never"])
+        low, middle, high = share.quantile([0.05, 0.5, 0.95], ("chain", "draw")).to_numpy()[:, 0]
+        # What the data show is the share of these items, which scatters around a quarter by 0.04.
+        inside += ((low <= 0.25) & (high >= 0.25)).tolist()
+        middles += middle.tolist()
+    assert 0.78 <= np.mean(inside) <= 1.0
+    assert np.mean(middles) == pytest.approx(0.25, abs=0.05)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Given what subjects have in common they are independent, and each has two or three parameters. Their likelihood, counts
 integrated out, is tabulated on a grid laid around where it is; the hyperparameters' marginal likelihood is then a sum
-over nodes, and a subject's parameters are drawn node by node, jittered within.
+over cells, and a subject's parameters are drawn cell by cell, and within one from the prior.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from numpyro import distributions as dist
+from scipy.special import ndtr, ndtri
 
 from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
 from bayes_irsl.inference.hyperparameters import Potential, Sampler, draw_hyperparameters
@@ -56,11 +57,11 @@ class Counts(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Nodes (G, P) of one subject with their log likelihood plus log volume (G,), and the step along each axis (P,)."""
+    """Cells of one subject: their middles (G, P), sides (P,) and log likelihood (G,)."""
 
     nodes: Floats
-    log_likelihood: Floats
     step: Floats
+    log_likelihood: Floats
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Program:
 
     never: bool
 
-    def __call__(self, nodes: Array, log_likelihood: Array, *, priors: SamplingPriors) -> None:
-        models.rates_on_grids(nodes, log_likelihood, never=self.never, priors=priors)
+    def __call__(self, nodes: Array, step: Array, log_likelihood: Array, *, priors: SamplingPriors) -> None:
+        models.rates_on_grids(nodes, step, log_likelihood, never=self.never, priors=priors)
 
 
 def counts_of(successes: Floats, trials: Floats) -> Counts:
@@ -108,7 +109,7 @@ def grid(tail: Tail, never: bool, counts: Counts) -> Grid:
             centre = weight @ nodes
             sd = np.sqrt(weight @ (nodes - centre) ** 2)
             half = np.maximum(REACH * sd, LEAST_STEPS * step)
-    return Grid(nodes, found + np.log(step).sum(), step)
+    return Grid(nodes, step, found)
 
 
 Found = tuple[dict[str, Floats], Floats, dict[str, np.ndarray], dict[str, Any]]
@@ -119,13 +120,13 @@ def quadrature(spec: RepeatedSampling, counts: list[Counts], sampler: Sampler) -
     never, priors = spec.never, spec.priors
     grids = [grid(TAILS[spec.tail], never, c) for c in counts]
     with jax.enable_x64(True):
-        data = tuple(jnp.asarray(np.stack([getattr(g, k) for g in grids])) for k in ("nodes", "log_likelihood"))
+        data = tuple(jnp.asarray(np.stack([getattr(g, k) for g in grids])) for k in Grid._fields)
         rng = np.random.default_rng([sampler.seed, 21])
         potential = Potential(priors, Program(never))
         hypers, stats, facts = draw_hyperparameters(
             potential, lambda count: start(priors, never, count, rng), data, sampler, "rates"
         )
-        drawn = np.stack([_node_draws(hypers, g, rng) for g in grids], 1)
+        drawn = np.stack([_cell_draws(hypers, g, rng) for g in grids], 1)
         # What lies at a grid's rim may lie beyond: a prior far from what the counts say.
         reach = [RIM * np.ptp(g.nodes, axis=0) / 2 for g in grids]
         beyond = [abs(drawn[:, i] - g.nodes.mean(0)) > reach[i] for i, g in enumerate(grids)]
@@ -143,7 +144,7 @@ def start(priors: SamplingPriors | None, never: bool, count: int, rng: np.random
     }
 
 
-def _node_draws(hypers: dict[str, Array], g: Grid, rng: np.random.Generator) -> Floats:
+def _cell_draws(hypers: dict[str, Array], g: Grid, rng: np.random.Generator) -> Floats:
     """Parameters (n, P) of one subject, a draw for every draw of the hyperparameters."""
     n = len(hypers["mean_location"])
     out = np.empty((n, g.nodes.shape[1]))
@@ -151,17 +152,29 @@ def _node_draws(hypers: dict[str, Array], g: Grid, rng: np.random.Generator) -> 
     for at in range(0, n, rows):
         part = {k: v[at : at + rows] for k, v in hypers.items()}
         uniform = rng.uniform(size=len(part["mean_location"]))
-        out[at : at + rows] = g.nodes[np.asarray(_choose(part, g.nodes, g.log_likelihood, uniform))]
-    # Uniform within the cell, but not beyond the grid.
-    moved = out + g.step * (rng.uniform(size=out.shape) - 0.5)
-    return np.clip(moved, g.nodes.min(0), g.nodes.max(0))
+        out[at : at + rows] = g.nodes[np.asarray(_choose(part, g.nodes, g.step, g.log_likelihood, uniform))]
+    h = {k: np.asarray(v) for k, v in hypers.items()}
+    for k in range(out.shape[1]):
+        # The shape's mean follows the location that was drawn.
+        mean, sd = models.moments(h, out[:, 0], out.shape[1])[k]
+        out[:, k] = _within(out[:, k], g.step[k], mean, sd, rng)
+    return out
+
+
+def _within(middle: Floats, side: float, mean: Floats, sd: Floats, rng: np.random.Generator) -> Floats:
+    """Normal draws (n,) given that they lie in cells; uniform ones where the cell is in the far tail."""
+    sign = np.where(middle > mean, -1.0, 1.0)
+    z, half = sign * (middle - mean) / sd, 0.5 * side / sd
+    low, high = ndtr(z - half), ndtr(z + half)
+    free = rng.uniform(size=len(middle))
+    drawn = mean + sign * sd * ndtri(low + free * (high - low))
+    return np.where(high - low > models.LEAST, drawn, middle + side * (free - 0.5))
 
 
 @jax.jit
-def _choose(hypers: dict[str, Array], nodes: Array, log_likelihood: Array, uniform: Array) -> Array:
+def _choose(hypers: dict[str, Array], nodes: Array, step: Array, log_likelihood: Array, uniform: Array) -> Array:
     def one(h: dict[str, Array], u: Array) -> Array:
-        log_weight = log_likelihood + models.log_density(h, nodes)
-        share = jnp.cumsum(jax.nn.softmax(log_weight))
+        share = jnp.cumsum(jax.nn.softmax(log_likelihood + models.log_mass(h, nodes, step)))
         return jnp.minimum(jnp.searchsorted(share, u), len(nodes) - 1)
 
     return jax.vmap(one)(hypers, uniform)
