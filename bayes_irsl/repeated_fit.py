@@ -111,11 +111,12 @@ def rate_estimates(spec: RepeatedSampling, responses: Responses, n_draws: int, r
         at = slice(2 * b, 2 * b + 2)
         for i, known in enumerate(by_subject(responses, successes, trials, of_item == name)):
             g = grid(tail, False, known)
-            log_weight = g.log_likelihood - 0.5 * (((g.nodes - cavity[:, 0]) / cavity[:, 1]) ** 2).sum(1)
+            nodes = g.nodes
+            log_weight = g.log_likelihood.ravel() - 0.5 * (((nodes - cavity[:, 0]) / cavity[:, 1]) ** 2).sum(1)
             weight = np.exp(log_weight - log_weight.max())
             weight /= weight.sum()
-            centre = weight @ g.nodes
-            away = g.nodes - centre
+            centre = weight @ nodes
+            away = nodes - centre
             posterior = np.linalg.inv((away.T * weight) @ away)
             # Where the likelihood says nothing, or curves the other way, next to no information is left.
             value, vector = np.linalg.eigh(posterior - prior)

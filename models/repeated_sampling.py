@@ -29,13 +29,15 @@ def repeated_sampling(subject, trials, successes=None, *, n_subjects, counts, ne
         numpyro.sample("successes", likelihood, obs=successes)
 
 
-def rates_on_grids(nodes, step, log_likelihood, *, never, priors):
-    """Cells (S, G, 2 or 3) around location, shape and, where some items are never solved, its logit; sides (S, 2 or 3).
+def rates_on_grids(axes, step, log_likelihood, *, never, priors):
+    """Cells of a grid a subject: middles along each axis (S, n_k) and sides (S, 2 or 3).
 
-    ``log_likelihood`` (S, G) is that at the middle of a cell.
+    The axes are location, shape and, where some items are never solved, the logit of their share; ``log_likelihood``
+    (S, n_1, n_2[, n_3]) is that at the middle of a cell.
     """
     h = hyperparameters(never, priors)
-    numpyro.factor("counts", logsumexp(log_likelihood + log_mass(h, nodes, step[:, None]), axis=1).sum())
+    found = log_likelihood + log_mass(h, axes, step)
+    numpyro.factor("counts", logsumexp(found.reshape(len(found), -1), axis=1).sum())
 
 
 def hyperparameters(never, priors):
@@ -54,19 +56,19 @@ def expected_shape(h, location):
     return h["mean_shape"] + h["tie"] * (location - h["mean_location"])
 
 
-def log_mass(h, nodes, step):
-    """Log prior probability (...,) of cells with middles and sides (..., 2 or 3).
+def log_mass(h, axes, step):
+    """Log prior probability (..., n_1, n_2[, n_3]) of cells with middles (..., n_k) and sides (..., 2 or 3).
 
     A density at the middle would not do: where subjects are much alike, it is narrower than a cell.
     """
-    pairs = enumerate(moments(h, nodes[..., 0], nodes.shape[-1]))
-    return sum(log_normal_mass(nodes[..., k], step[..., k], mean, sd) for k, (mean, sd) in pairs)
-
-
-def moments(h, location, n):
-    """Mean and sd of a subject's location, of its shape at that location, and of its logit never solved; n of them."""
-    found = [(h["mean_location"], h["sd_location"]), (expected_shape(h, location), h["sd_shape"])]
-    return [*found, (h["mean_never"], h["sd_never"])] if n == 3 else found
+    location, shape, *never = axes
+    found = log_normal_mass(location, step[..., :1], h["mean_location"], h["sd_location"])[..., None]
+    expected = expected_shape(h, location)[..., None]
+    found = found + log_normal_mass(shape[..., None, :], step[..., 1, None, None], expected, h["sd_shape"])
+    for logit in never:
+        share = log_normal_mass(logit, step[..., 2:], h["mean_never"], h["sd_never"])
+        found = found[..., None] + share[..., None, None, :]
+    return found
 
 
 def log_normal_mass(middle, side, mean, sd):

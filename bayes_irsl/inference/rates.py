@@ -57,11 +57,16 @@ class Counts(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Cells of one subject: their middles (G, P), sides (P,) and log likelihood (G,)."""
+    """Cells of one subject: middles along each of P axes, sides (P,), and log likelihood (n_1, ..., n_P)."""
 
-    nodes: Floats
+    axes: tuple[Floats, ...]
     step: Floats
     log_likelihood: Floats
+
+    @property
+    def nodes(self) -> Floats:
+        """Middles (n_1 ... n_P, P), the last axis running fastest."""
+        return np.stack(np.meshgrid(*self.axes, indexing="ij"), -1).reshape(-1, len(self.axes))
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,8 @@ class Program:
 
     never: bool
 
-    def __call__(self, nodes: Array, step: Array, log_likelihood: Array, *, priors: SamplingPriors) -> None:
-        models.rates_on_grids(nodes, step, log_likelihood, never=self.never, priors=priors)
+    def __call__(self, axes: tuple[Array, ...], step: Array, log_likelihood: Array, *, priors: SamplingPriors) -> None:
+        models.rates_on_grids(axes, step, log_likelihood, never=self.never, priors=priors)
 
 
 def counts_of(successes: Floats, trials: Floats) -> Counts:
@@ -109,7 +114,17 @@ def grid(tail: Tail, never: bool, counts: Counts) -> Grid:
             centre = weight @ nodes
             sd = np.sqrt(weight @ (nodes - centre) ** 2)
             half = np.maximum(REACH * sd, LEAST_STEPS * step)
-    return Grid(nodes, step, found)
+    return Grid(tuple(axes), step, found.reshape([len(a) for a in axes]))
+
+
+def stacked(grids: list[Grid]) -> tuple[tuple[Array, ...], Array, Array]:
+    """Axes, sides and log likelihoods of several subjects, with a leading axis for them."""
+    axes = tuple(jnp.asarray(np.stack(a)) for a in zip(*(g.axes for g in grids), strict=True))
+    return (
+        axes,
+        jnp.asarray(np.stack([g.step for g in grids])),
+        jnp.asarray(np.stack([g.log_likelihood for g in grids])),
+    )
 
 
 Found = tuple[dict[str, Floats], Floats, dict[str, np.ndarray], dict[str, Any]]
@@ -120,7 +135,7 @@ def quadrature(spec: RepeatedSampling, counts: list[Counts], sampler: Sampler) -
     never, priors = spec.never, spec.priors
     grids = [grid(TAILS[spec.tail], never, c) for c in counts]
     with jax.enable_x64(True):
-        data = tuple(jnp.asarray(np.stack([getattr(g, k) for g in grids])) for k in Grid._fields)
+        data = stacked(grids)
         rng = np.random.default_rng([sampler.seed, 21])
         potential = Potential(priors, Program(never))
         hypers, stats, facts = draw_hyperparameters(
@@ -146,18 +161,18 @@ def start(priors: SamplingPriors | None, never: bool, count: int, rng: np.random
 
 def _cell_draws(hypers: dict[str, Array], g: Grid, rng: np.random.Generator) -> Floats:
     """Parameters (n, P) of one subject, a draw for every draw of the hyperparameters."""
-    n = len(hypers["mean_location"])
-    out = np.empty((n, g.nodes.shape[1]))
-    rows = max(1, CHUNK // len(g.nodes))
+    n, nodes = len(hypers["mean_location"]), g.nodes
+    out = np.empty((n, len(g.axes)))
+    rows = max(1, CHUNK // len(nodes))
     for at in range(0, n, rows):
         part = {k: v[at : at + rows] for k, v in hypers.items()}
         uniform = rng.uniform(size=len(part["mean_location"]))
-        out[at : at + rows] = g.nodes[np.asarray(_choose(part, g.nodes, g.step, g.log_likelihood, uniform))]
+        out[at : at + rows] = nodes[np.asarray(_choose(part, g.axes, g.step, g.log_likelihood, uniform))]
     h = {k: np.asarray(v) for k, v in hypers.items()}
-    for k in range(out.shape[1]):
-        # The shape's mean follows the location that was drawn.
-        mean, sd = models.moments(h, out[:, 0], out.shape[1])[k]
-        out[:, k] = _within(out[:, k], g.step[k], mean, sd, rng)
+    out[:, 0] = _within(out[:, 0], g.step[0], h["mean_location"], h["sd_location"], rng)
+    out[:, 1] = _within(out[:, 1], g.step[1], models.expected_shape(h, out[:, 0]), h["sd_shape"], rng)
+    if out.shape[1] == 3:
+        out[:, 2] = _within(out[:, 2], g.step[2], h["mean_never"], h["sd_never"], rng)
     return out
 
 
@@ -172,10 +187,12 @@ def _within(middle: Floats, side: float, mean: Floats, sd: Floats, rng: np.rando
 
 
 @jax.jit
-def _choose(hypers: dict[str, Array], nodes: Array, step: Array, log_likelihood: Array, uniform: Array) -> Array:
+def _choose(
+    hypers: dict[str, Array], axes: tuple[Array, ...], step: Array, log_likelihood: Array, uniform: Array
+) -> Array:
     def one(h: dict[str, Array], u: Array) -> Array:
-        share = jnp.cumsum(jax.nn.softmax(log_likelihood + models.log_mass(h, nodes, step)))
-        return jnp.minimum(jnp.searchsorted(share, u), len(nodes) - 1)
+        share = jnp.cumsum(jax.nn.softmax((log_likelihood + models.log_mass(h, axes, step)).ravel()))
+        return jnp.minimum(jnp.searchsorted(share, u), len(share) - 1)
 
     return jax.vmap(one)(hypers, uniform)
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from bayes_irsl.inference.hyperparameters import Potential
-from bayes_irsl.inference.rates import Grid, Program, counts_of, grid
+from bayes_irsl.inference.rates import Program, counts_of, grid, stacked
 from bayes_irsl.models import repeated_sampling as models
 from bayes_irsl.priors import Prior
 from bayes_irsl.spec import RepeatedSampling
@@ -61,8 +61,7 @@ class RatesTarget:
                 gone = rng.uniform(size=self.n_items) < 1 / (1 + np.exp(-never[i, s]))
                 counts = counts_of(rng.binomial(self.trials, np.where(gone, 0.0, p)).astype(float), trials)
                 grids.append(grid(TAILS[fitted.tail], fitted.never, counts))
-        stacked = (np.stack([getattr(g, v) for g in grids]) for v in Grid._fields)
-        data = tuple(jnp.asarray(v.reshape(n, self.n_subjects, *v.shape[1:])) for v in stacked)
+        data = jax.tree.map(lambda v: v.reshape(n, self.n_subjects, *v.shape[1:]), stacked(grids))
         kept = models.hyperparameter_names(fitted.never)
         return {k: jnp.asarray(v) for k, v in z.items() if k in kept}, data
 
@@ -70,10 +69,11 @@ class RatesTarget:
         return self._fitted(z, data)
 
     def quantities(self, z: dict[str, Array], data: Any) -> dict[str, Array]:
-        nodes, step, values = data
+        axes, step, values = data
         h = self._fitted.sites(z, data)
         fixed = {k: v for k, v in h.items() if isinstance(getattr(self._spec.priors, k), Prior)}
-        return fixed | {"log_likelihood": logsumexp(values + models.log_mass(h, nodes, step[:, None]), axis=1).sum()}
+        found = (values + models.log_mass(h, axes, step)).reshape(len(values), -1)
+        return fixed | {"log_likelihood": logsumexp(found, axis=1).sum()}
 
     @property
     def _spec(self) -> RepeatedSampling:
