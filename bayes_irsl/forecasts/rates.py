@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +112,19 @@ class Rates:
         return int(np.prod([len(v) for v in self.coords.values()]))
 
 
+class Asked(NamedTuple):
+    """What is wanted of a fit: rows of S subjects, columns and benchmark codes of J items, their counts (S, J)."""
+
+    benchmarks: tuple[str, ...]
+    rows: npt.NDArray[np.intp]
+    columns: npt.NDArray[np.intp]
+    code: npt.NDArray[np.intp]
+    successes: Floats
+    trials: Floats
+    population: bool
+    seed: int
+
+
 def passing(p: Floats, k: Floats) -> Floats:
     """1 - (1 - p)^k (..., K) at rates (...,) and numbers of samples (K,), exact for the smallest rates."""
     return -np.expm1(np.log1p(-np.minimum(p, 1 - 1e-16))[..., None] * k)
@@ -126,11 +139,11 @@ def given_rates(fit: Fit, subjects: Sequence[str] | None, items: Any, population
     benchmarks = tuple(dict.fromkeys(of_item.tolist()))
     code = np.array([benchmarks.index(v) for v in of_item], np.intp)
     posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    successes, trials = _table(r, rows, columns)
+    asked = Asked(benchmarks, rows, columns, code, *_table(r, rows, columns), population, seed)
     if isinstance(fit.spec, RepeatedSampling):
-        subject = _repeated(fit.spec, posterior, benchmarks, rows, code, successes, trials, population, seed)
+        subject = _repeated(fit.spec, posterior, asked)
     elif isinstance(fit.spec, ItemResponse):
-        subject = _on_curves(fit, posterior, benchmarks, rows, columns, code, successes, trials, population, seed)
+        subject = _on_curves(fit, posterior, asked)
     else:
         raise InputError(f"pass@k needs a fit of RepeatedSampling, ItemResponse or AbilityTrajectory; got {fit.spec!r}")
     names = np.asarray(r.subjects.index, dtype=str)[rows].tolist()
@@ -183,32 +196,21 @@ def new_rates(fit: Fit, population: bool, seed: int, place: Mapping[str, Any]) -
     return Rates(n, coords, benchmarks, labels, subject)
 
 
-def _repeated(
-    spec: RepeatedSampling,
-    posterior: xr.Dataset,
-    benchmarks: tuple[str, ...],
-    rows: npt.NDArray[np.intp],
-    code: npt.NDArray[np.intp],
-    successes: Floats,
-    trials: Floats,
-    population: bool,
-    seed: int,
-) -> Callable[[int], Subject]:
-    tail = TAILS[spec.tail]
-    chosen = posterior.sel(benchmark=list(benchmarks))
+def _repeated(spec: RepeatedSampling, posterior: xr.Dataset, asked: Asked) -> Callable[[int], Subject]:
+    tail, code = TAILS[spec.tail], asked.code
+    chosen = posterior.sel(benchmark=list(asked.benchmarks))
     parameters = [chosen[name].transpose("sample", "subject", "benchmark").to_numpy() for name in ("location", "shape")]
     never = chosen["never"].transpose("sample", "subject", "benchmark").to_numpy() if spec.never else None
 
     def subject(s: int) -> Subject:
-        row = rows[s]
+        row, c, n = asked.rows[s], asked.successes[s], asked.trials[s]
         location, shape = (v[:, row] for v in parameters)
-        if population:
+        if asked.population:
             return Population(tail, location, shape, None if never is None else never[:, row])
-        rng = np.random.default_rng([seed, 31, int(row)])
-        p = tail.draw(location[:, code], shape[:, code], successes[s], trials[s], rng)
+        rng = np.random.default_rng([asked.seed, 31, int(row)])
+        p = tail.draw(location[:, code], shape[:, code], c, n, rng)
         if never is not None:
-            gone = _never_solved(tail, location, shape, never[:, row], successes[s], trials[s], code, rng)
-            p = np.where(gone, 0.0, p)
+            p = np.where(_never_solved(tail, location, shape, never[:, row], c, n, code, rng), 0.0, p)
         return Sampled(p, code)
 
     return subject
@@ -236,41 +238,30 @@ def _never_solved(
     return out
 
 
-def _on_curves(
-    fit: Fit,
-    posterior: xr.Dataset,
-    benchmarks: tuple[str, ...],
-    rows: npt.NDArray[np.intp],
-    columns: npt.NDArray[np.intp],
-    code: npt.NDArray[np.intp],
-    successes: Floats,
-    trials: Floats,
-    population: bool,
-    seed: int,
-) -> Callable[[int], Subject]:
+def _on_curves(fit: Fit, posterior: xr.Dataset, asked: Asked) -> Callable[[int], Subject]:
     """Rates on item curves, or Beta around them."""
-    likelihood = fit.spec.likelihood
+    likelihood, population = fit.spec.likelihood, asked.population
     if likelihood not in ("binomial", "beta-binomial"):
         raise InputError(f"pass@k needs counts: likelihood 'binomial' or 'beta-binomial', not {likelihood!r}")
-    rng = np.random.default_rng([seed, 32])
-    draws = item_draws(fit, posterior, list(benchmarks), rng if population else None)
+    rng = np.random.default_rng([asked.seed, 32])
+    draws = item_draws(fit, posterior, list(asked.benchmarks), rng if population else None)
     theta = posterior["theta"].to_numpy().astype(float)
     theta = theta[..., None] if theta.ndim == 2 else theta
     phi = _concentration(posterior, likelihood)
     order = np.arange(len(draws.labels))
     if not population:
         place = {label: i for i, label in enumerate(draws.labels)}
-        order = np.array([place[str(v)] for v in np.asarray(fit.responses.items.index)[columns]], np.intp)
-    of_item = draws.benchmark if population else code
+        order = np.array([place[str(v)] for v in np.asarray(fit.responses.items.index)[asked.columns]], np.intp)
+    of_item = draws.benchmark if population else asked.code
 
     def subject(s: int) -> Subject:
-        mu = draws.probabilities(theta[:, rows[s]][:, :, None, None])[:, 0, 0][:, order]
+        row = asked.rows[s]
+        mu = draws.probabilities(theta[:, row][:, :, None, None])[:, 0, 0][:, order]
         if phi is None:
             return Sampled(mu, of_item)
-        precision = phi[:, columns] if phi.shape[1] > 1 and not population else phi.mean(1, keepdims=True)
-        c, n = (0.0, 0.0) if population else (successes[s], trials[s])
-        own = np.random.default_rng([seed, 33, int(rows[s])])
-        return Sampled(_beta(mu, precision, c, n, own), of_item)
+        precision = phi[:, asked.columns] if phi.shape[1] > 1 and not population else phi.mean(1, keepdims=True)
+        c, n = (0.0, 0.0) if population else (asked.successes[s], asked.trials[s])
+        return Sampled(_beta(mu, precision, c, n, np.random.default_rng([asked.seed, 33, int(row)])), of_item)
 
     return subject
 

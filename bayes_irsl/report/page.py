@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -152,6 +153,17 @@ def facts(pairs: Mapping[str, Any]) -> str:
     """A table of two columns."""
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(number(v))}</td></tr>" for k, v in pairs.items())
     return f'<div class="wide"><table><tbody>{rows}</tbody></table></div>'
+
+
+def again(fit: Any, file: str) -> str:
+    """The code that loads a fit from a file and makes it anew."""
+    code = (
+        "import bayes_irsl as bi\n\n"
+        f"# responses.data_hash == {json.loads(fit.tree.attrs['data_hash'])!r}\n"
+        f"fit = bi.load({file!r})  # after fit.save({file!r}); its spec is fit.spec\n"
+        f"again = bi.fit(fit.spec, fit.responses, method={fit.method!r}, seed={fit.seed})"
+    )
+    return f"<pre>{escape(code)}</pre>"
 
 
 def details(summary: str, body: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -61,7 +60,7 @@ class RatesReport(page.Page):
             "pass@k": self._table(),
             "Far beyond the samples taken": self._fans(),
             "How much rests on the tail": self._tails(),
-            "How to do it again": self._again(),
+            "How to do it again": page.again(self.fit, "rates.nc"),
         }
         head = f"<h1>Repeated sampling {page.badge(self.verdict)}</h1>"
         samples = int(counts(r)[1].sum())
@@ -124,12 +123,3 @@ class RatesReport(page.Page):
             "interval], and pass@k by it, mean over subjects of mean and interval ends. Where scores are level and "
             "pass@k is not, the data cannot tell: sample the unsolved items more.",
         )
-
-    def _again(self) -> str:
-        code = (
-            "import bayes_irsl as bi\n\n"
-            f"# responses.data_hash == {json.loads(self.fit.tree.attrs['data_hash'])!r}\n"
-            "fit = bi.load('rates.nc')  # after fit.save('rates.nc'); its spec is fit.spec\n"
-            f"again = bi.fit(fit.spec, fit.responses, method={self.fit.method!r}, seed={self.fit.seed})"
-        )
-        return f"<pre>{escape(code)}</pre>"

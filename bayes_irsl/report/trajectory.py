@@ -46,7 +46,7 @@ class TrajectoryReport(page.Page):
             "What a decade is worth": page.table(decades(self.fit), DECADES_CAPTION),
             **self._effects(),
             "Forecasts": self._fans(),
-            "How to do it again": self._again(),
+            "How to do it again": page.again(self.fit, "trend.nc"),
         }
         head = f"<h1>Ability over compute {page.badge(self.verdict)}</h1>"
         line = f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers.</p>"
@@ -100,15 +100,6 @@ class TrajectoryReport(page.Page):
         split = page.figure(plots.variance_split(found, benchmark=names[0]), "Where the variance comes from")
         at = f"<p>At {where['tokens']:.2e} tokens; dots are subjects there.</p>" if "tokens" in where else ""
         return at + "".join(fans) + split
-
-    def _again(self) -> str:
-        code = (
-            "import bayes_irsl as bi\n\n"
-            f"# responses.data_hash == {json.loads(self.fit.tree.attrs['data_hash'])!r}\n"
-            "fit = bi.load('trend.nc')  # after fit.save('trend.nc'); its spec is fit.spec\n"
-            f"again = bi.fit(fit.spec, fit.responses, method={self.fit.method!r}, seed={self.fit.seed})"
-        )
-        return f"<pre>{escape(code)}</pre>"
 
 
 DECADES_CAPTION = (
