@@ -124,7 +124,9 @@ def test_new_abilities_are_the_conditional_normal():
     h = draw_hypers(points, rng)
     y = ability(facts()).to_numpy() + 0.05 * rng.standard_normal(16)
     where = places(place, params=[1e10, 3e9], tokens=[1e11, 1e12], run=[None, place.runs[-1]])
-    found, parts = new_abilities(posterior_of(np.broadcast_to(y, (n, 16)), h), place, where, seed=0)
+    found, parts = new_abilities(
+        posterior_of(np.broadcast_to(y, (n, 16)), h), place, where, bi.TrajectoryPriors(), seed=0
+    )
     with jax.enable_x64(True):
         h = {k: jnp.asarray(v) for k, v in h.items()}
         new, new_subject = where.points(place, 1)

@@ -7,6 +7,7 @@ over cells, and a subject's parameters are drawn cell by cell, and within one fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,11 +41,12 @@ LEAST_STEPS = 2.0
 # Draws times nodes worked on at a time.
 CHUNK = 20_000_000
 
-COUNTS = {
-    "beta": models.beta_counts,
-    "logit-normal": models.logit_counts(dist.Normal(0.0, 1.0)),
-    "logit-logistic": models.logit_counts(dist.Logistic(0.0, 1.0)),
-    "logit-student": models.logit_counts(dist.StudentT(DEGREES)),
+# Made when asked for: a distribution holds arrays, and an import starts no backend.
+COUNTS: dict[str, Callable[[], Any]] = {
+    "beta": lambda: models.beta_counts,
+    "logit-normal": lambda: models.logit_counts(dist.Normal(0.0, 1.0)),
+    "logit-logistic": lambda: models.logit_counts(dist.Logistic(0.0, 1.0)),
+    "logit-student": lambda: models.logit_counts(dist.StudentT(DEGREES)),
 }
 
 
@@ -244,7 +246,7 @@ class Whole:
             trials,
             successes,
             n_subjects=self.n_subjects,
-            counts=COUNTS[self.tail],
+            counts=COUNTS[self.tail](),
             never=self.never,
             priors=priors,
         )
