@@ -198,6 +198,7 @@ def test_a_trajectory_of_rates_forecasts_a_larger_model():
     assert found["pass_at_k"].dims == ("draw", "pool", "compute", "benchmark", "k")
     truth = passing(p[9], np.array(K, float)).mean(0)
     assert ((found["pass_at_k_lower"].squeeze() < truth) & (truth < found["pass_at_k_upper"].squeeze())).sum() >= 3
+    assert "pass@k of subjects not yet trained" in fit.report().html
     with pytest.raises(InputError, match="this trajectory is of success rates"):
         bi.forecast(fit, compute=1e22)
     with pytest.raises(InputError, match="pass compute=, not subjects="):

@@ -16,11 +16,15 @@ from bayes_irsl.diagnostics import Diagnostics
 from bayes_irsl.diagnostics.trajectory import trajectory_checks
 from bayes_irsl.forecasts.forecasting import forecast
 from bayes_irsl.forecasts.new_scores import chosen
+from bayes_irsl.forecasts.passk import pass_at_k
 from bayes_irsl.forecasts.score_table import score_table
 from bayes_irsl.report import page, sections
+from bayes_irsl.spec import RepeatedSampling
 
 # Decades that fans go beyond the data, places on each, and the most benchmarks and groups that are drawn.
 BEYOND, PLACES, MOST = 0.7, 12, 6
+# Numbers of samples of a fan of pass@k.
+K = np.unique(np.logspace(0, 4, 17).round())
 
 
 class TrajectoryReport(page.Page):
@@ -90,6 +94,8 @@ class TrajectoryReport(page.Page):
             where["extra"] = dict(zip(place.extras, latest, strict=True))
         if len(place.covariates) == 2:
             where["tokens"] = 10.0 ** (place.coordinates[:, 1].max() + place.reference[1])
+        if isinstance(self.fit.spec.items, RepeatedSampling):
+            return self._passk(where)
         pools = list(place.groups[:MOST]) if place.grouped else None
         found = forecast(self.fit, **where, pool=pools, measured=True)
         seen = score_table(self.fit.responses)
@@ -100,6 +106,13 @@ class TrajectoryReport(page.Page):
         split = page.figure(plots.variance_split(found, benchmark=names[0]), "Where the variance comes from")
         at = f"<p>At {where['tokens']:.2e} tokens; dots are subjects there.</p>" if "tokens" in where else ""
         return at + "".join(fans) + split
+
+    def _passk(self, where: dict[str, Any]) -> str:
+        """pass@k of new subjects at the first, the middle and the last of the places."""
+        few: dict[str, Any] = {k: v[[0, PLACES // 2, -1]] if isinstance(v, np.ndarray) else v for k, v in where.items()}
+        found = pass_at_k(self.fit, K, population=True, **few)
+        fans = [plots.passk_fan(found, benchmark=str(b)) for b in found["benchmark"].to_numpy()[:MOST]]
+        return "".join(page.figure(fan, "pass@k of subjects not yet trained") for fan in fans)
 
 
 DECADES_CAPTION = (
