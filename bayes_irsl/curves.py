@@ -196,6 +196,15 @@ def expected_score(
     return response_curve(jnp.asarray(theta)[..., None], a, b, c).mean(-1)
 
 
+def passing(p: ArrayLike, k: ArrayLike) -> np.ndarray:
+    """Chance 1 - (1 - p)^k (..., K) of a success in k samples, at rates (...,) and numbers of samples (K,).
+
+    In float64, exact for the smallest rates.
+    """
+    rate = np.minimum(np.asarray(p, dtype=np.float64), 1 - 1e-16)
+    return -np.expm1(np.log1p(-rate)[..., None] * np.asarray(k, dtype=np.float64))
+
+
 def pass_at_k_unbiased(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     """Unbiased estimate of the chance that k fresh samples contain a success.
 

@@ -24,6 +24,8 @@ from bayes_irsl.forecasts.scores import clustered_error
 from bayes_irsl.tails import log_choose
 
 SAMPLES, SEEN = 10, 5
+# Least distance of a plugged-in rate from 0 and 1.
+LEAST = 1e-3
 TASKS = ("execution", "repair")
 OURS = {"subject tails": bi.RepeatedSampling(), "item response": bi.ItemResponse("beta-binomial")}
 
@@ -72,7 +74,9 @@ def baselines(c: np.ndarray, r: bi.Responses, rest: np.ndarray, seed: int) -> di
     share = (c + 0.5) / (SEEN + 1)
     fit = bi.fit(bi.ItemResponse("binomial"), r, seed=seed, draws=200, progress=False)
     point = {k: fit.tree.posterior[k].mean(("chain", "draw")).to_numpy() for k in ("theta", "a", "b")}
-    for name, p in (("plug-in", share), ("IRSL plug-in", expit(point["a"] * (point["theta"][:, None] - point["b"])))):
+    # Nobody who plugs rates in means that what is not expected cannot happen.
+    curve = np.clip(expit(point["a"] * (point["theta"][:, None] - point["b"])), LEAST, 1 - LEAST)
+    for name, p in (("plug-in", share), ("IRSL plug-in", curve)):
         draws = rng.uniform(size=(400, *p.shape)) < 1 - (1 - p) ** n
         out[name] = (log_binomial(rest, p), draws.mean(2))
     scores, solved = [], []

@@ -25,6 +25,7 @@ SAMPLES = 10_000
 K = np.unique(np.round(np.logspace(0, 3, 16)))
 # pass@k closer to 0 or 1 counts as this.
 CLIP = 1e-5
+BOOTSTRAPS = 1000
 
 
 def error(estimate: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -46,6 +47,17 @@ def chosen(c: np.ndarray, n: int, rng: np.random.Generator) -> str:
     trials = np.full(c.shape, n // 2)
     scores = {name: error(method(half, trials, k), truth).mean() for name, method in ESTIMATORS.items()}
     return min(scores, key=scores.__getitem__)
+
+
+def ratio_interval(result: pd.DataFrame, best: pd.Series) -> list[float]:
+    """90 % interval of ours over the chosen baseline's error, whole models drawn anew (all subsets of one go along)."""
+    rng = np.random.default_rng(0)
+    ours = result[result["arm"] == "ours"].groupby(["n", "model"])["error"].mean().unstack()
+    found = []
+    for _ in range(BOOTSTRAPS):
+        drawn = rng.choice(ours.columns, ours.shape[1])
+        found.append(ours[drawn].to_numpy().mean() / best.unstack()[drawn].to_numpy().mean())
+    return [round(float(v), 3) for v in np.quantile(found, [0.05, 0.95])]
 
 
 def main() -> None:
@@ -83,16 +95,22 @@ def main() -> None:
     ours = result[result["arm"] == "ours"]
     print(ours.groupby("n")[["inside", "width"]].mean().round(3))
     print(result[result["arm"] == "ours"].groupby(["n", "chosen"]).size().rename("model-subsets"))
-    best = result[result["arm"] == result["chosen"]].groupby("n")["error"].mean()
+    of_chosen = result[result["arm"] == result["chosen"]].groupby(["n", "model"])["error"].mean()
+    best = of_chosen.groupby("n").mean()
+    of_bb = result[result["arm"] == "beta-binomial ML"].groupby(["n", "model"])["error"].mean()
     mean = result.pivot_table(index="n", columns="arm", values="error")
     keys = {}
     for n in args.samples:
         keys[f"ratio_bb_{n}"] = mean.loc[n, "ours"] / mean.loc[n, "beta-binomial ML"]
         keys[f"ratio_best_{n}"] = mean.loc[n, "ours"] / best[n]
         keys[f"coverage90_{n}"] = ours.loc[ours["n"] == n, "inside"].mean()
+    laws = [arm for arm in mean.columns if arm != "ours"]
     print_result(
+        error_ratio_vs_hindsight=mean["ours"].mean() / mean[laws].min(axis=1).mean(),
         error_ratio_vs_beta_binomial_ml=mean["ours"].mean() / mean["beta-binomial ML"].mean(),
         error_ratio_vs_best_baseline=mean["ours"].mean() / best.mean(),
+        interval90_vs_best_baseline=ratio_interval(result, of_chosen),
+        interval90_vs_beta_binomial_ml=ratio_interval(result, of_bb),
         coverage90=ours["inside"].mean(),
         coverage90_se=clustered_error(ours["inside"].to_numpy(), (ours["seed"] * 10_000 + ours["n"]).to_numpy()),
         subsets=args.subsets,

@@ -10,10 +10,9 @@ from scipy.special import betaln, expit
 import bayes_irsl as bi
 from bayes_irsl import plots
 from bayes_irsl.baselines import passk as baselines
-from bayes_irsl.curves import pass_at_k_unbiased
+from bayes_irsl.curves import pass_at_k_unbiased, passing
 from bayes_irsl.diagnostics.rates import rate_checks
 from bayes_irsl.errors import InputError
-from bayes_irsl.forecasts.rates import passing
 from bayes_irsl.forecasts.tails import halves, log_predictive
 
 K = [1, 10, 100, 1000]

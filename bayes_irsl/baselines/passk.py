@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import betaln, expit
 
-from bayes_irsl.curves import pass_at_k_unbiased
+from bayes_irsl.curves import pass_at_k_unbiased, passing
 from bayes_irsl.errors import InputError
 from bayes_irsl.item_fit import Run, fit_items
 from bayes_irsl.responses import Responses
@@ -31,9 +31,7 @@ BOUNDS = [(-7.0, 7.0), (-7.0, 14.0)]
 
 def plug_in(successes: Floats, trials: Floats, k: Floats) -> Floats:
     """Mean of 1 - (1 - c/n)^k: biased down for k near n, and 0 for ever where nothing succeeded."""
-    return _by_subject(
-        lambda c, n: -np.expm1(np.log1p(-np.minimum(c / n, 1 - 1e-16))[:, None] * k).mean(0), successes, trials
-    )
+    return _by_subject(lambda c, n: passing(c / n, k).mean(0), successes, trials)
 
 
 def unbiased_cut(successes: Floats, trials: Floats, k: Floats) -> Floats:
@@ -95,7 +93,7 @@ def irsl_plug_in(successes: Floats, trials: Floats, k: Floats) -> Floats:
     point = {name: tree.posterior[name].mean(("chain", "draw")) for name in ("theta", "a", "b")}
     theta = point["theta"].sel(subject=names).to_numpy()
     p = expit(point["a"].to_numpy() * (theta[:, None] - point["b"].to_numpy()))
-    return _passing(p, k).mean(1)
+    return passing(p, k).mean(1)
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -105,11 +103,6 @@ ESTIMATORS: dict[str, Estimator] = {
     "power law": power_law,
     "IRSL plug-in": irsl_plug_in,
 }
-
-
-def _passing(p: Floats, k: Floats) -> Floats:
-    """1 - (1 - p)^k (..., K)."""
-    return -np.expm1(np.log1p(-np.minimum(p, 1 - 1e-16))[..., None] * k)
 
 
 def _unbiased(c: Floats, n: Floats, k: Floats) -> Floats:

@@ -11,8 +11,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bayes_irsl._validate import some
+from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
-from bayes_irsl.forecasts.rates import Rates, Sampled, Subject, given_rates, new_rates, passing
+from bayes_irsl.forecasts.rates import Rates, Sampled, Subject, given_rates, new_rates
 from bayes_irsl.spec import AbilityTrajectory
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from scipy.special import expit
 from bayes_irsl._validate import some
 from bayes_irsl.abilities import is_aggregate
 from bayes_irsl.covariates import layout
+from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.extrapolate import new_abilities
 from bayes_irsl.forecasts.new_scores import chosen, dimensions, item_draws
@@ -123,11 +124,6 @@ class Asked(NamedTuple):
     trials: Floats
     population: bool
     seed: int
-
-
-def passing(p: Floats, k: Floats) -> Floats:
-    """1 - (1 - p)^k (..., K) at rates (...,) and numbers of samples (K,), exact for the smallest rates."""
-    return -np.expm1(np.log1p(-np.minimum(p, 1 - 1e-16))[..., None] * k)
 
 
 def given_rates(fit: Fit, subjects: Sequence[str] | None, items: Any, population: bool, seed: int) -> Rates:
