@@ -186,6 +186,12 @@ def figure(ax: Axes, alt: str, *, full: bool = False) -> str:
 class Page(ABC):
     """What all reports do with their checks and their HTML: show it in notebooks, write it to a file."""
 
+    def __init__(self, fit: Any) -> None:
+        self.fit = fit
+
+    def __repr__(self) -> str:
+        return repr(self.diagnostics)
+
     @property
     @abstractmethod
     def diagnostics(self) -> Diagnostics:
@@ -195,6 +201,11 @@ class Page(ABC):
     @abstractmethod
     def _fragment(self) -> str:
         """The report as HTML, without head and body."""
+
+    def _whole(self, title: str, line: str, parts: Mapping[str, str]) -> str:
+        """A heading with the verdict, a line about the data, and the parts by heading."""
+        head = f"<h1>{title} {badge(self.verdict)}</h1><p>{line}</p>"
+        return fragment(head + "".join(f"<h2>{escape(k)}</h2>{v}" for k, v in parts.items()))
 
     @property
     def verdict(self) -> str:

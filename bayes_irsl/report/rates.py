@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from html import escape
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,16 +25,10 @@ MOST = 8
 class RatesReport(page.Page):
     """Diagnostics and pass@k of a fit of RepeatedSampling; text, HTML in a notebook, or a file."""
 
-    def __init__(self, fit: Any) -> None:
-        self.fit = fit
-
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """All checks."""
         return rate_checks(self.fit)
-
-    def __repr__(self) -> str:
-        return repr(self.diagnostics)
 
     @cached_property
     def tails(self) -> pd.DataFrame:
@@ -62,10 +54,10 @@ class RatesReport(page.Page):
             "How much rests on the tail": self._tails(),
             "How to do it again": page.again(self.fit, "rates.nc"),
         }
-        head = f"<h1>Repeated sampling {page.badge(self.verdict)}</h1>"
         samples = int(counts(r)[1].sum())
-        line = f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {samples:,} samples.</p>"
-        return page.fragment(head + line + "".join(f"<h2>{escape(k)}</h2>{v}" for k, v in parts.items()))
+        return self._whole(
+            "Repeated sampling", f"{r.n_subjects:,} subjects, {r.n_items:,} items, {samples:,} samples.", parts
+        )
 
     def _asked(self) -> str:
         spec, n = self.fit.spec, counts(self.fit.responses)[1]

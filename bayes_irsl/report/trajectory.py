@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,10 @@ K = np.unique(np.logspace(0, 4, 17).round())
 class TrajectoryReport(page.Page):
     """Diagnostics and results of a trajectory; text, HTML in a notebook, or a file."""
 
-    def __init__(self, fit: Any) -> None:
-        self.fit = fit
-
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """All checks."""
         return trajectory_checks(self.fit)
-
-    def __repr__(self) -> str:
-        return repr(self.diagnostics)
 
     @cached_property
     def _fragment(self) -> str:
@@ -52,9 +45,8 @@ class TrajectoryReport(page.Page):
             "Forecasts": self._fans(),
             "How to do it again": page.again(self.fit, "trend.nc"),
         }
-        head = f"<h1>Ability over compute {page.badge(self.verdict)}</h1>"
-        line = f"<p>{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers.</p>"
-        return page.fragment(head + line + "".join(f"<h2>{escape(k)}</h2>{v}" for k, v in parts.items()))
+        line = f"{r.n_subjects:,} subjects, {r.n_items:,} items, {r.n_obs:,} answers."
+        return self._whole("Ability over compute", line, parts)
 
     def _asked(self) -> str:
         place, spec = layout(self.fit.spec, self.fit.responses.subjects), self.fit.spec
