@@ -191,14 +191,15 @@ def _jointly(spec: AbilityTrajectory, responses: Responses, place: Layout, run: 
         )
     from bayes_irsl.inference.joint import joint
 
-    approximation, raw, _ = approximate(task, run, max(400, run.chains))
+    # Abilities are what items are regressed on: several draws for each of them.
+    approximation, raw, _ = approximate(task, run, max(1000, 5 * task.n_subjects))
     s = approximation.structure
     begun = build_tree(task, s, raw, {}, chains=1, method="laplace", seed=run.seed, diagnostics={})
     estimated = _from_items(begun.posterior.to_dataset())
     estimates = _of_layout(estimated, place)
-    hypers, *_ = staged(estimates, spec.priors, Sampler(**_sampler(run), draws=100))
-    points = place.points(len(task.dimensions))
-    raw, hypers, stats = joint(task, s, raw, *points, hypers, spec.priors, draws=run.draws, **_sampler(run))
+    hypers, *_ = staged(estimates, spec.priors, Sampler(**_sampler(run), draws=-(-len(raw.theta) // run.chains)))
+    points, seen = place.points(len(task.dimensions)), (estimates.mean, estimates.error)
+    raw, hypers, stats = joint(task, s, raw, *points, hypers, seen, spec.priors, draws=run.draws, **_sampler(run))
     tree = build_tree(task, s, raw, stats, chains=run.chains, method="nuts", seed=run.seed, diagnostics={})
     posterior = tree.posterior.to_dataset()
     dimensions = task.dimensions if len(task.dimensions) > 1 else ("ability",)

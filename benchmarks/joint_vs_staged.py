@@ -20,7 +20,7 @@ PLACES = {"params": [2e10, 2e10, 5e10, 5e10], "tokens": [3e11, 1e12, 3e11, 1e12]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--draws", type=int, default=750)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     responses = bi.load_dataset("pythia-arithmetic")

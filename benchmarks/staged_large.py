@@ -19,7 +19,7 @@ from bayes_irsl.models.trajectory import hyperparameter_priors
 from scipy.special import expit
 
 import bayes_irsl as bi
-from bayes_irsl.blocks import blocks, by_subject
+from bayes_irsl.block_layout import blocks, by_subject
 from bayes_irsl.covariates import layout
 from bayes_irsl.inference.block_draws import prior_draw
 

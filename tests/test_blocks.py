@@ -11,8 +11,8 @@ from bayes_irsl.models.trajectory import hyperparameter_priors
 from scipy import stats
 
 import bayes_irsl as bi
+from bayes_irsl import block_layout, kernels
 from bayes_irsl import blocks as algebra
-from bayes_irsl import kernels
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.places import places
@@ -68,7 +68,7 @@ class Both:
     def __init__(self, pool, d, covariates, **changes):
         self.place = layout(bi.AbilityTrajectory(pool=pool, covariates=covariates, **changes), subjects())
         self.d, self.s = d, len(self.place.used)
-        self.b = algebra.blocks(self.place, d, group_inducing=algebra.INDUCING)
+        self.b = block_layout.blocks(self.place, d, group_inducing=block_layout.INDUCING)
         points, self.subject = self.place.points(d)
         self.points = jax.tree.map(jnp.asarray, points)
         self.h = hypers(self.points)
@@ -108,12 +108,14 @@ def test_the_inverse_and_its_diagonal_are_right(pool, d, covariates):
         v.reshape(*r.rows.shape, d) for v, r in zip(algebra.solve(inverse, case.b, values), case.b.runs, strict=True)
     )
     np.testing.assert_allclose(
-        algebra.by_subject(case.b, solved, case.s), case.table(expected @ case.y.T.ravel()), rtol=1e-4, atol=1e-5
+        block_layout.by_subject(case.b, solved, case.s), case.table(expected @ case.y.T.ravel()), rtol=1e-4, atol=1e-5
     )
     diagonal = tuple(
         v.reshape(*r.rows.shape, d) for v, r in zip(algebra.inverse_diagonal(inverse, case.b), case.b.runs, strict=True)
     )
-    np.testing.assert_allclose(algebra.by_subject(case.b, diagonal, case.s), case.table(expected.diagonal()), rtol=1e-5)
+    np.testing.assert_allclose(
+        block_layout.by_subject(case.b, diagonal, case.s), case.table(expected.diagonal()), rtol=1e-5
+    )
 
 
 def test_without_a_run_column_every_subject_is_a_block():
@@ -133,7 +135,7 @@ def test_draws_given_estimates_have_the_conditional_moments(d):
 
     def one(first, key):
         found = block_draws.conditional_draw(case.h, case.b, case.runs(case.error), None, case.runs(first), key)
-        return algebra.by_subject(case.b, found, case.s)
+        return block_layout.by_subject(case.b, found, case.s)
 
     found = np.asarray(jax.jit(jax.vmap(one))(jnp.asarray(first), jax.random.split(jax.random.key(0), n)))
     gain = case.prior @ np.linalg.inv(case.prior + case.full_error)
@@ -187,7 +189,7 @@ def test_draws_are_free_of_errors_that_groups_share():
         found = block_draws.conditional_draw(
             case.h, case.b, case.runs(case.error), jnp.asarray(shared), case.runs(first), key
         )
-        return algebra.by_subject(case.b, found, case.s)
+        return block_layout.by_subject(case.b, found, case.s)
 
     found = np.asarray(jax.jit(jax.vmap(one))(jnp.asarray(first), jax.random.split(jax.random.key(0), n)))
     gain = case.prior @ np.linalg.inv(case.prior + error)
@@ -207,7 +209,7 @@ def test_densities_beyond_double_precision_are_not_numbers():
 def test_few_inducing_points_keep_every_variance():
     """What they do not carry is each place's own: the marginal variances stay right."""
     case = Both(None, 1, "auto")
-    few = algebra.blocks(case.place, 1, inducing=3)
+    few = block_layout.blocks(case.place, 1, inducing=3)
     z, lacking = algebra.loadings(case.h, few, few.places)
     z_all, lacking_all = algebra.loadings(case.h, case.b, case.b.places)
     np.testing.assert_allclose((z**2).sum(1) + lacking, (z_all**2).sum(1) + lacking_all, rtol=1e-6)
@@ -216,19 +218,19 @@ def test_few_inducing_points_keep_every_variance():
 
 def test_points_are_spread_out():
     grid = np.stack(np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 1, 5)), -1).reshape(-1, 2)
-    corners = {tuple(v) for v in algebra.spread_out(grid, 4)}
+    corners = {tuple(v) for v in block_layout.spread_out(grid, 4)}
     assert corners == {(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)}
-    assert algebra.spread_out(grid, 99) is grid
+    assert block_layout.spread_out(grid, 99) is grid
 
 
 def test_runs_across_groups_and_endless_runs_are_refused():
     place = Both("family", 1, "auto").place
     with pytest.raises(InputError, match="a run has subjects in several groups"):
-        algebra.blocks(replace(place, group=np.arange(len(place.used), dtype=np.int32) % 2), 1)
+        block_layout.blocks(replace(place, group=np.arange(len(place.used), dtype=np.int32) % 2), 1)
     many = replace(
         place,
         used=np.arange(600), coordinates=np.linspace(-1, 1, 600)[:, None], compute_sd=np.zeros(600),
         run=np.zeros(600, np.int32), group=np.zeros(600, np.int32), grouped=False,
     )  # fmt: skip
     with pytest.raises(InputError, match=r"run 'f0-1e\+07' has 600 checkpoints: expected at most 512"):
-        algebra.blocks(many, 1)
+        block_layout.blocks(many, 1)

@@ -17,7 +17,7 @@ ORDER = (
     ("responses", "_ingest", "_tables", "_responses_xarray", "data"),
     ("readers", "datasets", "simulate"),
     ("spec", "tails"),
-    ("cells", "distributions", "covariates", "blocks", "abilities", "question_error"),
+    ("cells", "distributions", "covariates", "block_layout", "blocks", "abilities", "question_error"),
     ("models",),
     ("inference",),
     ("anchoring", "item_fit", "item_stage", "trajectory_fit", "repeated_fit", "fitting"),

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from bayes_irsl import blocks, kernels
+from bayes_irsl.block_layout import blocks as blocks_of
+from bayes_irsl.block_layout import by_subject
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.diagnostics.sampler import chain_checks, notes_of
 from bayes_irsl.diagnostics.verdicts import Check, Diagnostics, some, worst
@@ -193,14 +195,14 @@ def _residuals_in_full(h: dict[str, Any], place: Layout, mean: Floats, error: Fl
 
 def _residuals_by_run(h: dict[str, Any], place: Layout, mean: Floats, error: Floats) -> Floats:
     """The same with the covariance in blocks."""
-    b = blocks.blocks(place, mean.shape[1])
+    b = blocks_of(place, mean.shape[1])
     inverse = blocks.inverse(h, b, tuple(r.take(error) for r in b.runs))
     apart = tuple(blocks.column(r.take(mean) - blocks.trend(h, r)) for r in b.runs)
     solved, diagonal = blocks.solve(inverse, b, apart), blocks.inverse_diagonal(inverse, b)
     z = tuple(
         (s[..., 0] / jnp.sqrt(d)).reshape(*r.rows.shape, -1) for s, d, r in zip(solved, diagonal, b.runs, strict=True)
     )
-    return np.asarray(blocks.by_subject(b, z, len(mean)))
+    return np.asarray(by_subject(b, z, len(mean)))
 
 
 def _jumps(fit: Any) -> Check:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_irsl.blocks import Blocks, blocks
+from bayes_irsl.block_layout import Blocks, blocks
 from bayes_irsl.covariates import Layout
 from bayes_irsl.forecasts.places import Places
 from bayes_irsl.inference import block_draws, dense

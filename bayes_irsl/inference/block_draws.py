@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from bayes_irsl import kernels
+from bayes_irsl.block_layout import Blocks, Runs, by_group
 from bayes_irsl.blocks import (
-    Blocks,
-    Runs,
     across_dimensions,
-    by_group,
     column,
     effects,
     group_loadings,

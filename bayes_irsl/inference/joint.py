@@ -1,8 +1,8 @@
 """Items and trajectory in one posterior by NUTS: the prior of abilities is their course over compute.
 
 Started from the two stages: item parameters and abilities from Laplace's draws, hyperparameters from the trajectory
-stage's. The abilities are sampled themselves (centred), which suits abilities that their answers determine well, and
-their mean, which moves nothing, is integrated out and drawn afterwards.
+stage's, and sampled through the map that these make (:mod:`bayes_irsl.inference.guide`). The mean ability, which moves
+nothing, is integrated out and drawn afterwards.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax.flatten_util import ravel_pytree
 from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayes_irsl import kernels
 from bayes_irsl.cells import Problem
 from bayes_irsl.inference.centring import partly_centred, shares_of, unconstrained
 from bayes_irsl.inference.chains import Settings, run_chains, sampler_stats
-from bayes_irsl.inference.nuts import CURVES, from_sites, to_sites
+from bayes_irsl.inference.guide import Names, forward, guide, names_of
+from bayes_irsl.inference.nuts import CURVES, as_modelled, from_sites, to_sites
 from bayes_irsl.inference.scale import RawDraws
 from bayes_irsl.inference.structure import Structure
 from bayes_irsl.kernels import Points
@@ -40,31 +40,39 @@ REPLACED = ("theta", "theta_free", "sd_theta", "correlation_tril")
 
 @dataclass(frozen=True)
 class JointPotential:
-    """Minus the log density; ``data`` is (cells, answers, shares by site, points, subject)."""
+    """Minus the log density of the map's u; ``data`` is (cells, answers, shares by site, points, subject, guide)."""
 
     items: ItemResponse
     priors: TrajectoryPriors
+    names: Names
 
-    def __call__(self, z: dict[str, Array], data: tuple[Any, ...]) -> Array:
-        cells, answers, shares, points, subject = data
-        return potential_energy(partly_centred(self.model(points, subject), shares), (cells, answers), {}, z)
+    def __call__(self, u: dict[str, Array], data: tuple[Any, ...]) -> Array:
+        z, determinant = self._mapped(u, data)
+        return potential_energy(self._program(data), data[:2], {}, z) - determinant
 
-    def sites(self, z: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
+    def sites(self, u: dict[str, Array], data: tuple[Any, ...]) -> dict[str, Array]:
         """Values of the plain program's sites."""
-        cells, answers, shares, points, subject = data
-        program = partly_centred(self.model(points, subject), shares)
-        return constrain_fn(program, (cells, answers), {}, z, return_deterministic=True)
+        return constrain_fn(self._program(data), data[:2], {}, self._mapped(u, data)[0], return_deterministic=True)
 
-    def model(self, points: Points, subject: Array) -> Any:
-        """The NumPyro program, a function of (cells, answers)."""
-        return partial(
-            item_models.item_response,
-            abilities=partial(models.abilities_over_compute, points=points, subject=subject, trend_priors=self.priors),
-            curve=CURVES[self.items.curve],
-            likelihood=self.items.likelihood,
-            precision=self.items.precision,
-            priors=self.items.priors,
-        )
+    def _mapped(self, u: dict[str, Array], data: tuple[Any, ...]) -> tuple[dict[str, Array], Array]:
+        _, _, _, points, subject, g = data
+        return forward(u, g, self.names, points, subject, self.priors)
+
+    def _program(self, data: tuple[Any, ...]) -> Any:
+        _, _, shares, points, subject, _ = data
+        return partly_centred(_model(self.items, self.priors, points, subject), shares)
+
+
+def _model(items: ItemResponse, priors: TrajectoryPriors, points: Points, subject: Array) -> Any:
+    """The NumPyro program, a function of (cells, answers)."""
+    return partial(
+        item_models.item_response,
+        abilities=partial(models.abilities_over_compute, points=points, subject=subject, trend_priors=priors),
+        curve=CURVES[items.curve],
+        likelihood=items.likelihood,
+        precision=items.precision,
+        priors=items.priors,
+    )
 
 
 def joint(
@@ -74,6 +82,7 @@ def joint(
     points: Points,
     subject: npt.NDArray[np.int32],
     hypers: dict[str, Floats],
+    estimates: tuple[Floats, Floats],
     priors: TrajectoryPriors,
     *,
     seed: int,
@@ -86,24 +95,27 @@ def joint(
 ) -> tuple[RawDraws, dict[str, Floats], dict[str, np.ndarray]]:
     """Draws on the scale of fitting, hyperparameters of the trajectory in units of the bank's scale, and statistics.
 
-    ``hypers`` are draws of the trajectory stage, for abilities with mean 0 and sd 1.
+    ``start`` and ``hypers`` are draws of the two stages, ``estimates`` abilities (S, D) with errors (S, D, D) as the
+    second stage has seen them: for abilities with mean 0 and sd 1.
     """
-    potential = JointPotential(problem.spec, priors)
     points = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32 if np.asarray(v).dtype.kind == "f" else None), points)
     place = jnp.asarray(subject)
     cells, answers = problem.cells()
+    start = as_modelled(s, start)
     sites = {k: v for k, v in to_sites(problem, s, start).items() if k not in REPLACED}
     sites |= _trajectory_sites(start, hypers, points, priors)
-    model = potential.model(points, place)
+    model = _model(problem.spec, priors, points, place)
     shares = shares_of(model, (cells, answers), sites)
     free = unconstrained(model, shares, (cells, answers), sites)
-    variance = ravel_pytree(jax.tree.map(lambda v: jnp.var(v, 0), free))[0]
-    chosen = np.random.default_rng([seed, 4]).choice(len(start.theta), chains, replace=False)
-    data = (cells, answers, shares, points, place)
+    potential = JointPotential(problem.spec, priors, names_of(free, points, priors))
+    g = guide(potential.names, free, *estimates, start.theta.std(-1), problem.dimension)
+    data = (cells, answers, shares, points, place, g)
+    rng = np.random.default_rng([seed, 4])
+    begin = {k: jnp.asarray(rng.standard_normal((chains, *v.shape[1:])), jnp.float32) for k, v in free.items()}
     result = run_chains(
         potential,
-        jax.tree.map(lambda v: v[chosen], free),
-        jnp.maximum(variance, 1e-10),
+        begin,
+        jnp.ones(sum(int(np.prod(v.shape[1:])) for v in begin.values())),
         data,
         Settings(warmup, target_accept, max_tree_depth),
         key=jax.random.key(seed),
@@ -111,8 +123,8 @@ def joint(
         progress=progress,
         description="items and trajectory",
     )
-    z = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
-    found = {k: np.asarray(v) for k, v in _sites(potential, z, data).items()}
+    u = jax.tree.map(lambda v: jnp.asarray(v.reshape(-1, *v.shape[2:])), result.draws)
+    found = {k: np.asarray(v) for k, v in _sites(potential, u, data).items()}
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(seed + 1), len(found["slope"]))
         shape = {name: found[name] for name, _, _ in models.hyperparameter_priors(points, priors) if name in found}
@@ -123,8 +135,8 @@ def joint(
 
 
 @partial(jax.jit, static_argnames=("potential",))
-def _sites(potential: JointPotential, z: dict[str, Array], data: Any) -> dict[str, Array]:
-    return jax.lax.map(lambda z: potential.sites(z, data), z)
+def _sites(potential: JointPotential, u: dict[str, Array], data: Any) -> dict[str, Array]:
+    return jax.lax.map(lambda u: potential.sites(u, data), u)
 
 
 def _trajectory_sites(

@@ -121,8 +121,19 @@ def _sites(potential: Potential, z: dict[str, Array], data: Any) -> dict[str, Ar
     return jax.lax.map(lambda z: potential.sites(z, data), z)
 
 
+def as_modelled(s: Structure, raw: RawDraws) -> RawDraws:
+    """The same draws with log discriminations that sum to zero, which fixes abilities' scale where no anchor does."""
+    if s.anchored or "log_a" not in raw.items:
+        return raw
+    shift = raw.items["log_a"].mean(1, keepdims=True)
+    items = raw.items | {"log_a": raw.items["log_a"] - shift}
+    hypers = raw.hypers | {"sd_theta": raw.hypers["sd_theta"] * np.exp(shift)}
+    return RawDraws(raw.theta * np.exp(shift)[:, :, None], items, hypers)
+
+
 def to_sites(problem: Problem, s: Structure, raw: RawDraws) -> dict[str, Array]:
-    """Draws as values of the model's sample sites, put on its convention that log discriminations sum to zero."""
+    """Draws as values of the model's sample sites, on its convention that log discriminations sum to zero."""
+    raw = as_modelled(s, raw)
     sites: dict[str, Array] = {}
     theta, hypers = raw.theta, dict(raw.hypers)
     if s.anchored:
@@ -130,10 +141,6 @@ def to_sites(problem: Problem, s: Structure, raw: RawDraws) -> dict[str, Array]:
         sites |= {name: hypers[name] for name in ("mean_log_a",) if name in hypers}
     elif "log_a" in raw.items:
         log_a = raw.items["log_a"]
-        shift = log_a.mean(1, keepdims=True)
-        log_a = log_a - shift
-        theta = theta * np.exp(shift)[:, :, None]
-        hypers["sd_theta"] = hypers["sd_theta"] * np.exp(shift)
         if "mean_log_a" in hypers:
             mean = hypers["mean_log_a"] - hypers["mean_log_a"].mean(1, keepdims=True)
             log_a = log_a - mean[:, problem.benchmark]

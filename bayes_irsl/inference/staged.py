@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from bayes_irsl import blocks
+from bayes_irsl.block_layout import Blocks, blocks, by_subject
 from bayes_irsl.covariates import Layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.inference import block_draws, dense
@@ -121,7 +121,7 @@ def _in_full(e: Estimates, priors: TrajectoryPriors, rng: np.random.Generator) -
 
 def _by_run(e: Estimates, priors: TrajectoryPriors) -> tuple[Any, Potential, Conditional]:
     """The same with covariances in blocks."""
-    b = blocks.blocks(e.place, e.mean.shape[1])
+    b = blocks(e.place, e.mean.shape[1])
     errors, means = (tuple(r.take(v) for r in b.runs) for v in (e.error, e.mean))
     shared = None if e.shared_error is None else jnp.asarray(e.shared_error)
 
@@ -160,7 +160,7 @@ def _conditional_by_run(
     hypers: dict[str, Array],
     keys: Array,
     first: Array,
-    b: blocks.Blocks,
+    b: Blocks,
     errors: tuple[Array, ...],
     shared: Array | None,
 ) -> Array:
@@ -170,7 +170,7 @@ def _conditional_by_run(
         def given(draw: Array, key: Array) -> Array:
             first = tuple(r.take(draw) for r in b.runs)
             found = block_draws.conditional_draw(v[0], b, errors, shared, first, key)
-            return blocks.by_subject(b, found, draw.shape[0])
+            return by_subject(b, found, draw.shape[0])
 
         return jax.vmap(given)(v[1], v[2])
 
