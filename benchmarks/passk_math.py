@@ -2,8 +2,9 @@
 
 Random subsets of the samples of every cell; the truth is the unbiased estimate from all 10,000, for k up to 1,000.
 Errors are of the logit of each model's mean pass@k, over log-spaced k. The best baseline of a subset is the one that
-predicts it best from half of its samples, so it is chosen without the truth. Coverage is of 90 % intervals of the given
-items; its standard error is over subsets and models.
+predicts it best from half of its samples, so it is chosen without the truth. Ours is the equal mixture of a tail by
+model and of item curves with a Beta around them; each alone is printed beside it. Coverage is of 90 % intervals of the
+given items; its standard error is over subsets and models.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bayes_irsl.curves import pass_at_k_unbiased
 from bayes_irsl.forecasts.scores import clustered_error
 
 SAMPLES = 10_000
+OURS = {"tail by model": bi.RepeatedSampling(), "item curves": bi.ItemResponse("beta-binomial")}
 K = np.unique(np.round(np.logspace(0, 3, 16)))
 # pass@k closer to 0 or 1 counts as this.
 CLIP = 1e-5
@@ -64,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subsets", type=int, default=20)
     parser.add_argument("--samples", type=int, nargs="*", default=[20, 50, 100, 500])
+    parser.add_argument("--first", type=int, default=0, help="number of the first subset")
     args = parser.parse_args()
     shared_data()
     table = pd.read_csv(SHARED / "pythia_monkeys" / "llmonkeys_math_pythia7_n10000.csv")
@@ -72,28 +75,30 @@ def main() -> None:
     rows = []
     with clock() as spent:
         for n in args.samples:
-            for seed in tqdm(range(args.subsets), desc=f"{n} samples"):
+            for seed in tqdm(range(args.first, args.first + args.subsets), desc=f"{n} samples"):
                 rng = np.random.default_rng([seed, n])
                 c = rng.hypergeometric(full, SAMPLES - full, n)
                 found = {name: method(c, np.full(c.shape, n), K) for name, method in ESTIMATORS.items()}
-                fit = bi.fit(bi.RepeatedSampling(), responses(c, n), seed=seed, progress=False)
-                ours = bi.pass_at_k(fit, K, seed=seed)["pass_at_k"].to_numpy()[:, :, 0]
-                low, high = np.quantile(ours, [0.05, 0.95], axis=0)
-                inside, width = (low <= truth) & (truth <= high), logit(high.clip(CLIP)) - logit(low.clip(CLIP))
-                found["ours"] = np.median(ours, 0)
+                fits = [bi.fit(spec, responses(c, n), seed=seed, progress=False) for spec in OURS.values()]
+                intervals = {}
+                for name, fit in zip([*OURS, "ours"], [*fits, fits], strict=True):
+                    draws = bi.pass_at_k(fit, K, seed=seed)["pass_at_k"].to_numpy()[:, :, 0]
+                    found[name], intervals[name] = np.median(draws, 0), np.quantile(draws, [0.05, 0.95], axis=0)
                 best = chosen(c, n, rng)
                 for name, values in found.items():
                     off = error(values, truth)
                     for m in range(len(full)):
                         row = {"n": n, "seed": seed, "model": m, "arm": name, "error": off[m].mean(), "chosen": best}
-                        of_ours = {"inside": inside[m].mean(), "width": width[m].mean()} if name == "ours" else {}
-                        rows.append(row | of_ours)
+                        if name in intervals:
+                            low, high = intervals[name][:, m]
+                            row["inside"] = ((low <= truth[m]) & (truth[m] <= high)).mean()
+                            row["width"] = (logit(high.clip(CLIP)) - logit(low.clip(CLIP))).mean()
+                        rows.append(row)
     result = pd.DataFrame(rows)
-    print(
-        "\nmean absolute error of logit pass@k\n", result.pivot_table(index="n", columns="arm", values="error").round(3)
-    )
+    table = result.pivot_table(index="arm", columns="n", values="error")
+    print(f"\nmean absolute error of logit pass@k\n{table.round(3).to_string()}")
     ours = result[result["arm"] == "ours"]
-    print(ours.groupby("n")[["inside", "width"]].mean().round(3))
+    print(result.dropna(subset="inside").groupby(["arm", "n"])[["inside", "width"]].mean().round(3))
     print(result[result["arm"] == "ours"].groupby(["n", "chosen"]).size().rename("model-subsets"))
     of_chosen = result[result["arm"] == result["chosen"]].groupby(["n", "model"])["error"].mean()
     best = of_chosen.groupby("n").mean()
@@ -104,7 +109,7 @@ def main() -> None:
         keys[f"ratio_bb_{n}"] = mean.loc[n, "ours"] / mean.loc[n, "beta-binomial ML"]
         keys[f"ratio_best_{n}"] = mean.loc[n, "ours"] / best[n]
         keys[f"coverage90_{n}"] = ours.loc[ours["n"] == n, "inside"].mean()
-    laws = [arm for arm in mean.columns if arm != "ours"]
+    laws = [arm for arm in mean.columns if arm not in ("ours", *OURS)]
     print_result(
         error_ratio_vs_hindsight=mean["ours"].mean() / mean[laws].min(axis=1).mean(),
         error_ratio_vs_beta_binomial_ml=mean["ours"].mean() / mean["beta-binomial ML"].mean(),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from sampled_counts import counts
 from scipy import stats
 from scipy.special import betaln, expit
@@ -66,6 +67,55 @@ def test_items_one_by_one_and_chosen_ones(fitted):
     expected = each["pass_at_k"].sel(item=["q3", "q0"], subject=["m4"]).mean("item")
     # The same seed draws other numbers for other items; moments agree.
     np.testing.assert_allclose(some["pass_at_k"].mean("draw").squeeze(), expected.mean("draw").squeeze(), atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def normal_tail(fitted):
+    return bi.fit(bi.RepeatedSampling("logit-normal"), fitted[0].responses, seed=1, draws=500, progress=False)
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_fits_are_pooled_in_proportion_to_their_weights(fitted, normal_tail, population):
+    """The mixture's mean is the weighted mean of means, however many draws; a weight of 0 leaves a fit out."""
+    fits = [fitted[0], normal_tail]
+    one, two = (bi.pass_at_k(fit, K, population=population) for fit in fits)
+    assert one.sizes["draw"] != two.sizes["draw"]
+    for weights, share in ((None, 0.5), ([3, 1], 0.75), ([1, 0], 1.0)):
+        both = bi.pass_at_k(fits, K, population=population, weights=weights)
+        expected = share * one["pass_at_k_mean"] + (1 - share) * two["pass_at_k_mean"]
+        np.testing.assert_allclose(both["pass_at_k_mean"], expected, rtol=0.02)
+    lower, upper = (xr.concat([v[f"pass_at_k_{end}"] for v in (one, two)], "fit") for end in ("lower", "upper"))
+    pooled = bi.pass_at_k(fits, K, population=population)
+    assert (pooled["pass_at_k_lower"] >= lower.min("fit") - 0.02).all()
+    assert (pooled["pass_at_k_upper"] <= upper.max("fit") + 0.02).all()
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_samples_needed_of_a_mixture_undo_its_pass_at_k(fitted, normal_tail, population):
+    fits = [fitted[0], normal_tail]
+    subject = list(fitted[0].responses.subjects.index[:1])
+    needed = bi.samples_needed(fits, 0.6, subjects=subject, population=population, weights=[2, 1])
+    k = float(needed["samples_median"].squeeze())
+    below, above = (
+        (bi.pass_at_k(fits, v, subjects=subject, population=population, weights=[2, 1])["pass_at_k"] >= 0.6).mean()
+        for v in (k - 1, k)
+    )
+    assert below <= 0.5 + 0.01
+    assert above >= 0.5 - 0.01
+
+
+def test_what_cannot_be_pooled_is_refused(fitted, normal_tail):
+    fits = [fitted[0], normal_tail]
+    with pytest.raises(InputError, match="expected 2 numbers of at least 0, one a fit, not all 0"):
+        bi.pass_at_k(fits, 1, weights=[1, -1])
+    with pytest.raises(InputError, match="weights= is for several fits"):
+        bi.pass_at_k(fits[0], 1, weights=[1])
+    with pytest.raises(InputError, match="expected a fit, or several to the same responses"):
+        bi.pass_at_k([], 1)
+    names = np.arange(fitted[0].responses.n_items) < 50
+    fewer = bi.fit(bi.RepeatedSampling(), fitted[0].responses.select(items=names), seed=0, draws=100, progress=False)
+    with pytest.raises(InputError, match="fits to pool need the same subjects and items"):
+        bi.pass_at_k([fits[0], fewer], 1)
 
 
 def test_samples_needed_undo_pass_at_k(fitted):

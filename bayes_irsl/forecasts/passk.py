@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from bayes_irsl._validate import some
 from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.pooled_rates import pooled
 from bayes_irsl.forecasts.rates import Rates, Sampled, Subject, given_rates, new_rates
 from bayes_irsl.spec import AbilityTrajectory
 
@@ -26,13 +27,14 @@ MOST_SAMPLES, STEPS = 1e12, 50
 
 
 def pass_at_k(
-    fit: Fit,
+    fit: Fit | Sequence[Fit],
     k: ArrayLike = (1, 10, 100, 1000, 10_000),
     *,
     subjects: Sequence[str] | None = None,
     items: Any = None,
     population: bool = False,
     kind: str = "benchmark",
+    weights: Sequence[float] | None = None,
     budget: ArrayLike | None = None,
     flops_per_sample: str | Mapping[str, float] | None = None,
     mass: float = 0.9,
@@ -49,7 +51,9 @@ def pass_at_k(
     fit
         Of :class:`bayes_irsl.RepeatedSampling`; of an ItemResponse with likelihood "binomial" (rates on the curve) or
         "beta-binomial" (Beta around it); or of an AbilityTrajectory of such answers, for a subject that nobody has
-        sampled: pass its place (compute, or params and tokens, pool) as for :func:`bayes_irsl.forecast`.
+        sampled: pass its place (compute, or params and tokens, pool) as for :func:`bayes_irsl.forecast`. Several fits
+        to the same responses are pooled into one posterior: far beyond the samples models differ, and a mixture of
+        them errs less and says how much they do.
     k
         Numbers of samples, 1 to 1e12.
     subjects
@@ -60,6 +64,8 @@ def pass_at_k(
         For new items of the kind instead of the given ones.
     kind
         "benchmark", or "item" for every item by itself.
+    weights
+        Of the fits where there are several; equal by default. Predictive scores are what to choose them by.
     budget, flops_per_sample
         FLOP instead of k: every subject draws budget / flops_per_sample samples, its cost being a subject column's
         name or a mapping. Fewer than one sample is no pass.
@@ -85,8 +91,9 @@ def pass_at_k(
         raise InputError(f"mass={mass!r}: expected a number between 0 and 1, such as 0.9")
     if kind == "item" and population:
         raise InputError("kind='item' is about the given items: leave population out")
-    rates = _rates(fit, subjects, items, population, seed, place)
-    wanted, label = _samples(fit, rates, k, budget, flops_per_sample)
+    fits = _fits(fit)
+    rates = _rates(fits, weights, subjects, items, population, seed, place)
+    wanted, label = _samples(fits[0], rates, k, budget, flops_per_sample)
     values = _means(rates, wanted) if kind == "benchmark" else _by_item(rates, wanted)
     last = "benchmark" if kind == "benchmark" else "item"
     coords: dict[str, Any] = {"draw": np.arange(len(values)), **rates.coords}
@@ -109,12 +116,13 @@ def pass_at_k(
 
 
 def samples_needed(
-    fit: Fit,
+    fit: Fit | Sequence[Fit],
     target: ArrayLike,
     *,
     subjects: Sequence[str] | None = None,
     items: Any = None,
     population: bool = False,
+    weights: Sequence[float] | None = None,
     mass: float = 0.9,
     seed: int = 0,
     **place: Any,
@@ -125,7 +133,7 @@ def samples_needed(
     ----------
     target
         pass@k to reach, between 0 and 1, one or several.
-    fit, subjects, items, population, mass, seed, **place
+    fit, subjects, items, population, weights, mass, seed, **place
         As of :func:`pass_at_k`.
 
     Returns
@@ -137,7 +145,7 @@ def samples_needed(
     goal = np.atleast_1d(np.asarray(target, float))
     if goal.ndim != 1 or not ((goal > 0) & (goal < 1)).all():
         raise InputError(f"target={target!r}: expected numbers between 0 and 1")
-    rates = _rates(fit, subjects, items, population, seed, place)
+    rates = _rates(_fits(fit), weights, subjects, items, population, seed, place)
     n = rates.n
     out = np.empty((n, rates.n_subjects, len(rates.benchmarks), len(goal)))
     for s in range(rates.n_subjects):
@@ -165,7 +173,30 @@ def samples_needed(
     return found
 
 
+def _fits(fit: Fit | Sequence[Fit]) -> tuple[Fit, ...]:
+    fits = tuple(fit) if isinstance(fit, Sequence) else (fit,)
+    if not fits:
+        raise InputError("fit is an empty list: expected a fit, or several to the same responses")
+    return fits
+
+
 def _rates(
+    fits: Sequence[Fit],
+    weights: Sequence[float] | None,
+    subjects: Sequence[str] | None,
+    items: Any,
+    population: bool,
+    seed: int,
+    place: Mapping[str, Any],
+) -> Rates:
+    if len(fits) == 1:
+        if weights is not None:
+            raise InputError("weights= is for several fits: pass them as a list")
+        return _rates_of(fits[0], subjects, items, population, seed, place)
+    return pooled([_rates_of(fit, subjects, items, population, seed, place) for fit in fits], weights)
+
+
+def _rates_of(
     fit: Fit, subjects: Sequence[str] | None, items: Any, population: bool, seed: int, place: Mapping[str, Any]
 ) -> Rates:
     if isinstance(fit.spec, AbilityTrajectory):
