@@ -50,10 +50,10 @@ def pass_at_k(
     ----------
     fit
         Of :class:`bayes_irsl.RepeatedSampling`; of an ItemResponse with likelihood "binomial" (rates on the curve) or
-        "beta-binomial" (Beta around it); or of an AbilityTrajectory of such answers, for a subject that nobody has
-        sampled: pass its place (compute, or params and tokens, pool) as for :func:`bayes_irsl.forecast`. Several fits
-        to the same responses are pooled into one posterior: far beyond the samples models differ, and a mixture of
-        them errs less and says how much they do.
+        "beta-binomial" (Beta around it, as wide as each subject's own counts say); or of an AbilityTrajectory of such
+        answers, for a subject that nobody has sampled: pass its place (compute, or params and tokens, pool) as for
+        :func:`bayes_irsl.forecast`. Several fits to the same responses are pooled into one posterior: far beyond the
+        samples models differ, and a mixture of them errs less and says how much they do.
     k
         Numbers of samples, 1 to 1e12.
     subjects

@@ -19,6 +19,7 @@ from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.extrapolate import new_abilities
 from bayes_irsl.forecasts.new_scores import chosen, dimensions, item_draws
+from bayes_irsl.forecasts.own_precision import log_factors
 from bayes_irsl.forecasts.places import places
 from bayes_irsl.repeated_fit import RATE_DIMENSIONS, counts
 from bayes_irsl.responses import Responses
@@ -249,6 +250,8 @@ def _on_curves(fit: Fit, posterior: xr.Dataset, asked: Asked) -> Callable[[int],
         place = {label: i for i, label in enumerate(draws.labels)}
         order = np.array([place[str(v)] for v in np.asarray(fit.responses.items.index)[asked.columns]], np.intp)
     of_item = draws.benchmark if population else asked.code
+    if phi is not None:
+        factor = np.exp(_log_factors(fit, posterior, theta, phi, asked))
 
     def subject(s: int) -> Subject:
         row = asked.rows[s]
@@ -256,10 +259,26 @@ def _on_curves(fit: Fit, posterior: xr.Dataset, asked: Asked) -> Callable[[int],
         if phi is None:
             return Sampled(mu, of_item)
         precision = phi[:, asked.columns] if phi.shape[1] > 1 and not population else phi.mean(1, keepdims=True)
+        precision = precision * factor[:, [row]]
         c, n = (0.0, 0.0) if population else (asked.successes[s], asked.trials[s])
         return Sampled(_beta(mu, precision, c, n, np.random.default_rng([asked.seed, 33, int(row)])), of_item)
 
     return subject
+
+
+def _log_factors(fit: Fit, posterior: xr.Dataset, theta: Floats, phi: Floats, asked: Asked) -> Floats:
+    """Draws (n, S) of what every subject of the fit multiplies the precision by, in logs; whatever is asked."""
+    r = fit.responses
+    everything = item_draws(fit, posterior, list(chosen(fit, None)), None)
+    place = {label: i for i, label in enumerate(everything.labels)}
+    order = np.array([place[str(v)] for v in np.asarray(r.items.index)], np.intp)
+
+    def curves(row: int, at: npt.NDArray[np.intp]) -> Floats:
+        return everything.probabilities(theta[:, row][:, :, None, None])[:, 0, 0][at][:, order]
+
+    all_rows, all_items = np.arange(r.n_subjects), np.arange(r.n_items)
+    rng = np.random.default_rng([asked.seed, 35])
+    return log_factors(curves, phi, *_table(r, all_rows, all_items), rng)
 
 
 def _concentration(posterior: xr.Dataset, likelihood: str) -> Floats | None:
