@@ -2,9 +2,9 @@
 
 Execution (37 models x 479 questions) and repair (17 x 713). Log score: of the number of successes among the other five,
 cell by cell, in nats. Coverage: 90 % intervals of every model's share of questions that the other five solve at least
-once. Ours are the tails of every subject (no items) and a beta-binomial item response model (items shared); baselines
-turn their point estimates into binomials. Models with other than ten samples are left out. Errors are clustered by
-model.
+once. Ours are the tails of every subject (no items), a beta-binomial item response model (items shared, every subject
+with its own scatter), and both pooled; baselines turn their point estimates into binomials. Models with other than ten
+samples are left out. Errors are clustered by model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from tqdm import tqdm
 
 import bayes_irsl as bi
 from bayes_irsl.baselines.passk import beta_over_items
-from bayes_irsl.forecasts.rates import given_rates
+from bayes_irsl.forecasts.pooled_rates import pooled
+from bayes_irsl.forecasts.rates import Rates, given_rates
 from bayes_irsl.forecasts.scores import clustered_error
+from bayes_irsl.forecasts.tails import log_predictive
 from bayes_irsl.tails import log_choose
 
 SAMPLES, SEEN = 10, 5
@@ -54,17 +56,24 @@ def log_binomial(rest: np.ndarray, p: np.ndarray) -> np.ndarray:
     return log_choose(n, rest) + xlogy(rest, p) + xlog1py(n - rest, -p)
 
 
-def ours(name: str, r: bi.Responses, rest: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Log score of every cell (S, J), and draws (n, S) of the share of questions that the rest solve."""
-    fit = bi.fit(OURS[name], r, seed=seed, draws=400, progress=False)
-    rates = given_rates(fit, None, None, False, seed)
-    rng = np.random.default_rng([seed, 1])
-    scores, solved = [], []
-    for s in range(r.n_subjects):
+def ours(r: bi.Responses, left: bi.Responses, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Log score of every cell (S, J), and draws (n, S) of the share of questions that the rest solve, by model."""
+    rng, out, every = np.random.default_rng([seed, 1]), {}, []
+    for name, spec in OURS.items():
+        fit = bi.fit(spec, r, seed=seed, draws=400, progress=False)
+        every.append(given_rates(fit, None, None, False, seed))
+        out[name] = (log_predictive(fit, left).reshape(r.n_subjects, -1), shares_solved(every[-1], rng))
+    scores = np.logaddexp(*(score for score, _ in out.values())) - np.log(2)
+    return out | {"pooled": (scores, shares_solved(pooled(every, None), rng))}
+
+
+def shares_solved(rates: Rates, rng: np.random.Generator) -> np.ndarray:
+    """Draws (n, S) of the share of questions that the other samples solve at least once."""
+    solved = []
+    for s in range(rates.n_subjects):
         p = rates.subject(s).p
-        scores.append(np.log(np.exp(log_binomial(rest[s], p)).mean(0)))
         solved.append((rng.uniform(size=p.shape) < 1 - (1 - p) ** (SAMPLES - SEEN)).mean(1))
-    return np.stack(scores), np.stack(solved, 1)
+    return np.stack(solved, 1)
 
 
 def baselines(c: np.ndarray, r: bi.Responses, rest: np.ndarray, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -103,7 +112,7 @@ def main() -> None:
                 rng = np.random.default_rng([seed, len(names)])
                 c = rng.hypergeometric(full, SAMPLES - full, SEEN)
                 rest, r = full - c, responses(c, names)
-                found = {name: ours(name, r, rest, seed) for name in OURS} | baselines(c, r, rest, seed)
+                found = ours(r, responses(rest, names), seed) | baselines(c, r, rest, seed)
                 truth = (rest > 0).mean(1)
                 for arm, (scores, solved) in found.items():
                     low, high = np.quantile(solved, [0.05, 0.95], axis=0)
@@ -115,7 +124,7 @@ def main() -> None:
     result["inside"] = result["inside"].astype(float)
     print(result.groupby(["task", "arm"])[["log_score", "inside", "width", "error"]].mean().round(4).to_string())
     arms = result.pivot_table(index=["task", "seed", "model"], columns="arm", values="log_score")
-    laws = [a for a in arms.columns if a not in OURS]
+    laws = [a for a in arms.columns if a not in (*OURS, "pooled")]
     best = arms[laws].mean().idxmax()
     gain = (arms["item response"] - arms[best]).to_numpy()
     own = result[result["arm"] == "item response"]
@@ -125,6 +134,8 @@ def main() -> None:
         best_baseline=best,
         coverage90=own["inside"].mean(),
         coverage90_se=clustered_error(own["inside"].to_numpy(), own["model"].to_numpy()),
+        log_score_gain_pooled=(arms["pooled"] - arms[best]).mean(),
+        coverage90_pooled=result.loc[result["arm"] == "pooled", "inside"].mean(),
         coverage90_subject_tails=result.loc[result["arm"] == "subject tails", "inside"].mean(),
         coverage90_best_baseline=result.loc[result["arm"] == best, "inside"].mean(),
         models=int(result["model"].nunique()),

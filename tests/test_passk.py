@@ -314,6 +314,28 @@ def test_a_predictive_score_by_hand():
     assert found[5] == pytest.approx(expected)
 
 
+def test_the_predictive_score_of_item_curves_by_hand():
+    """Binomial: the mean over draws of P(d | mu). Beta-binomial: its probabilities of all outcomes sum to one."""
+    responses, _, _, _ = counts(n_subjects=3, n_items=12, trials=6, seed=9)
+    first, rest = halves(responses, 0)
+    fit = bi.fit(bi.ItemResponse("binomial"), first, draws=40)
+    posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw"))
+    s, j = rest.subject_index[5], rest.item_index[5]
+    a, b = (posterior[v].transpose("item", "sample").to_numpy()[j] for v in "ab")
+    mu = expit(a * (posterior["theta"].transpose("subject", "sample").to_numpy()[s] - b))
+    expected = np.log(stats.binom(3, mu).pmf(rest.answer[5]).mean())
+    assert log_predictive(fit, rest)[5] == pytest.approx(expected, rel=1e-4)
+    around = bi.fit(bi.ItemResponse("beta-binomial"), first, draws=40)
+    total = 0
+    for d in range(4):
+        every = pd.DataFrame(np.full((3, 12), d), index=responses.subjects.index, columns=responses.items.index)
+        total += np.exp(log_predictive(around, bi.Responses.from_wide(every, trials=np.full((3, 12), 3))))
+    np.testing.assert_allclose(total, 1, rtol=1e-6)
+    table = bi.compare_tails(responses, [bi.RepeatedSampling(), bi.ItemResponse("beta-binomial")], k=[10])
+    assert table["tail"].unique().tolist() == ["beta", "item curves, beta-binomial"]
+    assert table["gain"].max() == 0
+
+
 def test_the_report_shows_what_rests_on_the_tail(fitted, tmp_path):
     report = fitted[0].report()
     assert report.diagnostics["Pareto k"].verdict == "PASS"

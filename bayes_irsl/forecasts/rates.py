@@ -17,12 +17,11 @@ from bayes_irsl.abilities import is_aggregate
 from bayes_irsl.covariates import layout
 from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.curve_rates import concentration, count_table, curve_rates
 from bayes_irsl.forecasts.extrapolate import new_abilities
 from bayes_irsl.forecasts.new_scores import chosen, dimensions, item_draws
-from bayes_irsl.forecasts.own_precision import log_factors
 from bayes_irsl.forecasts.places import places
 from bayes_irsl.repeated_fit import RATE_DIMENSIONS, counts
-from bayes_irsl.responses import Responses
 from bayes_irsl.spec import ItemResponse, RepeatedSampling
 from bayes_irsl.tails import TAILS, Tail
 
@@ -136,7 +135,7 @@ def given_rates(fit: Fit, subjects: Sequence[str] | None, items: Any, population
     benchmarks = tuple(dict.fromkeys(of_item.tolist()))
     code = np.array([benchmarks.index(v) for v in of_item], np.intp)
     posterior = fit.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    asked = Asked(benchmarks, rows, columns, code, *_table(r, rows, columns), population, seed)
+    asked = Asked(benchmarks, rows, columns, code, *count_table(r, rows, columns), population, seed)
     if isinstance(fit.spec, RepeatedSampling):
         subject = _repeated(fit.spec, posterior, asked)
     elif isinstance(fit.spec, ItemResponse):
@@ -179,7 +178,7 @@ def new_rates(fit: Fit, population: bool, seed: int, place: Mapping[str, Any]) -
         likelihood = spec.resolve(r).likelihood
         counts(r)
         draws = item_draws(fit, posterior, list(benchmarks), rng if population else None)
-        phi = _concentration(posterior, likelihood)
+        phi = concentration(posterior, likelihood)
 
         def subject(s: int) -> Subject:
             mu = draws.probabilities(flat[:, :, s][:, :, None, None])[:, 0, 0]
@@ -237,71 +236,24 @@ def _never_solved(
 
 def _on_curves(fit: Fit, posterior: xr.Dataset, asked: Asked) -> Callable[[int], Subject]:
     """Rates on item curves, or Beta around them."""
-    likelihood, population = fit.spec.likelihood, asked.population
-    if likelihood not in ("binomial", "beta-binomial"):
-        raise InputError(f"pass@k needs counts: likelihood 'binomial' or 'beta-binomial', not {likelihood!r}")
-    rng = np.random.default_rng([asked.seed, 32])
-    draws = item_draws(fit, posterior, list(asked.benchmarks), rng if population else None)
-    theta = posterior["theta"].to_numpy().astype(float)
-    theta = theta[..., None] if theta.ndim == 2 else theta
-    phi = _concentration(posterior, likelihood)
-    order = np.arange(len(draws.labels))
-    if not population:
-        place = {label: i for i, label in enumerate(draws.labels)}
-        order = np.array([place[str(v)] for v in np.asarray(fit.responses.items.index)[asked.columns]], np.intp)
-    of_item = draws.benchmark if population else asked.code
-    if phi is not None:
-        factor = np.exp(_log_factors(fit, posterior, theta, phi, asked))
+    curves = curve_rates(fit, posterior, asked.benchmarks, asked.columns, asked.population, asked.seed)
+    of_item = curves.benchmark if asked.population else asked.code
 
     def subject(s: int) -> Subject:
-        row = asked.rows[s]
-        mu = draws.probabilities(theta[:, row][:, :, None, None])[:, 0, 0][:, order]
-        if phi is None:
-            return Sampled(mu, of_item)
-        precision = phi[:, asked.columns] if phi.shape[1] > 1 and not population else phi.mean(1, keepdims=True)
-        precision = precision * factor[:, [row]]
-        c, n = (0.0, 0.0) if population else (asked.successes[s], asked.trials[s])
-        return Sampled(_beta(mu, precision, c, n, np.random.default_rng([asked.seed, 33, int(row)])), of_item)
+        row = int(asked.rows[s])
+        if curves.phi is None:
+            return Sampled(curves.mu(row), of_item)
+        c, n = (0.0, 0.0) if asked.population else (asked.successes[s], asked.trials[s])
+        rng = np.random.default_rng([asked.seed, 33, row])
+        return Sampled(_beta(curves.mu(row), curves.phi(row), c, n, rng), of_item)
 
     return subject
-
-
-def _log_factors(fit: Fit, posterior: xr.Dataset, theta: Floats, phi: Floats, asked: Asked) -> Floats:
-    """Draws (n, S) of what every subject of the fit multiplies the precision by, in logs; whatever is asked."""
-    r = fit.responses
-    everything = item_draws(fit, posterior, list(chosen(fit, None)), None)
-    place = {label: i for i, label in enumerate(everything.labels)}
-    order = np.array([place[str(v)] for v in np.asarray(r.items.index)], np.intp)
-
-    def curves(row: int, at: npt.NDArray[np.intp]) -> Floats:
-        return everything.probabilities(theta[:, row][:, :, None, None])[:, 0, 0][at][:, order]
-
-    all_rows, all_items = np.arange(r.n_subjects), np.arange(r.n_items)
-    rng = np.random.default_rng([asked.seed, 35])
-    return log_factors(curves, phi, *_table(r, all_rows, all_items), rng)
-
-
-def _concentration(posterior: xr.Dataset, likelihood: str) -> Floats | None:
-    """phi (n, J) or (n, 1) of a beta-binomial, None of a binomial."""
-    if likelihood == "binomial":
-        return None
-    phi = posterior["phi"].to_numpy().astype(float)
-    return phi if phi.ndim == 2 else phi[:, None]
 
 
 def _beta(mu: Floats, phi: Floats, c: Any, n: Any, rng: np.random.Generator) -> Floats:
     """Rates ~ Beta(mu phi + c, (1 - mu) phi + n - c)."""
     mu = np.clip(mu, 1e-12, 1 - 1e-12)
     return rng.beta(mu * phi + c, (1 - mu) * phi + (n - c))
-
-
-def _table(r: Responses, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Successes and trials (S, J) of some subjects and items, 0 where there are none."""
-    c, n = counts(r)
-    full = np.zeros((2, r.n_subjects, r.n_items))
-    full[:, r.subject_index, r.item_index] = c, n
-    chosen = full[:, rows][:, :, columns]
-    return chosen[0], chosen[1]
 
 
 def _positions(asked: Any, index: pd.Index, role: str) -> npt.NDArray[np.intp]:

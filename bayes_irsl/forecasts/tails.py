@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
+from scipy.special import betaln, logsumexp, xlog1py, xlogy
 
 from bayes_irsl.errors import InputError
 from bayes_irsl.fitting import Fit, fit
+from bayes_irsl.forecasts.curve_rates import count_table, curve_rates
 from bayes_irsl.forecasts.passk import pass_at_k
 from bayes_irsl.forecasts.scores import clustered_error
 from bayes_irsl.repeated_fit import counts
 from bayes_irsl.responses import Responses
-from bayes_irsl.spec import RepeatedSampling
+from bayes_irsl.spec import ItemResponse, RepeatedSampling
 from bayes_irsl.tails import TAILS, log_choose, with_never
 
 Floats = npt.NDArray[np.floating]
@@ -28,7 +31,7 @@ ALL = tuple(RepeatedSampling(tail, never) for tail in TAILS for never in (False,
 
 def compare_tails(
     responses: Responses,
-    specs: Sequence[RepeatedSampling] = ALL,
+    specs: Sequence[RepeatedSampling | ItemResponse] = ALL,
     *,
     k: ArrayLike = (100, 10_000),
     seed: int = 0,
@@ -44,7 +47,8 @@ def compare_tails(
     responses
         Counts; cells with a single sample are used for fitting only.
     specs
-        Alternatives; all tails, with and without a share that is never solved.
+        Alternatives; all tails, with and without a share that is never solved. An ItemResponse of counts may be among
+        them: item curves that all subjects share.
     k, mass
         Of :func:`bayes_irsl.pass_at_k`.
     seed
@@ -60,13 +64,16 @@ def compare_tails(
     first, rest = halves(responses, seed)
     scores, tables = [], []
     for spec in specs:
-        if not isinstance(spec, RepeatedSampling):
-            raise InputError(f"specs holds {spec!r}: expected RepeatedSampling")
+        if not isinstance(spec, RepeatedSampling | ItemResponse):
+            raise InputError(f"specs holds {spec!r}: expected RepeatedSampling or ItemResponse")
         scores.append(log_predictive(fit(spec, first, seed=seed, draws=DRAWS, progress=False), rest))
         found = pass_at_k(fit(spec, responses, seed=seed, progress=False), k, mass=mass, seed=seed)
         columns = {name: found[f"pass_at_k_{name}"] for name in ("mean", "lower", "upper")}
         table = pd.concat([v.to_series().rename(name) for name, v in columns.items()], axis=1).reset_index()
-        tables.append(table.assign(tail=spec.tail, never=spec.never))
+        named = (
+            (f"item curves, {spec.likelihood}", False) if isinstance(spec, ItemResponse) else (spec.tail, spec.never)
+        )
+        tables.append(table.assign(tail=named[0], never=named[1]))
     values = np.stack(scores)
     best = values[values.mean(1).argmax()]
     item = rest.item_index
@@ -104,35 +111,59 @@ def halves(responses: Responses, seed: int) -> tuple[Responses, Responses]:
 
 def log_predictive(fitted: Fit, rest: Responses) -> Floats:
     """Log probability (n_obs,) of further counts of the fitted subjects and items, given their own counts so far."""
-    spec, seen = fitted.spec, fitted.responses
-    tail = TAILS[spec.tail]
-    full = np.zeros((2, seen.n_subjects, seen.n_items))
-    full[:, seen.subject_index, seen.item_index] = counts(seen)
+    seen = fitted.responses
     posterior = fitted.tree.posterior.to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    names = posterior["benchmark"].to_numpy().astype(str).tolist()
-    of_item = np.asarray(rest.items["benchmark"], dtype=str)
-    code = np.array([names.index(v) for v in of_item])
     row = np.asarray(seen.subjects.index.get_indexer(rest.subjects.index))[rest.subject_index]
     column = np.asarray(seen.items.index.get_indexer(rest.items.index))[rest.item_index]
-    c, n = full[0, row, column], full[1, row, column]
-    more, trials = counts(rest)
-    out = np.empty(rest.n_obs)
+    full = np.stack(count_table(seen, np.arange(seen.n_subjects), np.arange(seen.n_items)))
+    cells = np.stack([*full[:, row, column], *counts(rest)], 1)
+    if isinstance(fitted.spec, ItemResponse):
+        return _on_curves(fitted, posterior, cells, row, column)
+    return _on_tail(fitted.spec, posterior, cells, row, np.asarray(rest.items["benchmark"], dtype=str)[rest.item_index])
+
+
+def _on_curves(
+    fitted: Fit, posterior: xr.Dataset, cells: Floats, row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]
+) -> Floats:
+    """For cells (c, n, more, trials): a binomial on the curve, or a beta-binomial around it with the counts so far."""
+    r = fitted.responses
+    names = tuple(dict.fromkeys(np.asarray(r.items["benchmark"], dtype=str).tolist()))
+    curves = curve_rates(fitted, posterior, names, np.arange(r.n_items), False, fitted.seed)
+    out = np.empty(len(cells))
     for s in np.unique(row):
-        for b in np.unique(code[rest.item_index][row == s]):
-            here = (row == s) & (code[rest.item_index] == b)
-            cells = np.stack([c[here], n[here], more[here], trials[here]], 1)
-            distinct, which = np.unique(cells, axis=0, return_inverse=True)
-            location, shape = (posterior[name].to_numpy()[:, b, s] for name in ("location", "shape"))
+        here = row == s
+        c, n, more, trials = cells[here].T
+        mu = np.clip(curves.mu(int(s))[:, column[here]], 1e-12, 1 - 1e-12)
+        if curves.phi is None:
+            found = xlogy(more, mu) + xlog1py(trials - more, -mu)
+        else:
+            phi = curves.phi(int(s))
+            phi = phi[:, column[here]] if phi.shape[1] > 1 else phi
+            alpha, beta = mu * phi + c, (1 - mu) * phi + n - c
+            found = betaln(alpha + more, beta + trials - more) - betaln(alpha, beta)
+        out[here] = logsumexp(found, axis=0) - np.log(len(found)) + log_choose(trials, more)
+    return out
+
+
+def _on_tail(
+    spec: RepeatedSampling, posterior: xr.Dataset, cells: Floats, row: npt.NDArray[np.intp], benchmark: npt.NDArray[Any]
+) -> Floats:
+    """For cells (c, n, more, trials): P(both) / P(first), each with its parameters drawn given all that was seen."""
+    tail, names = TAILS[spec.tail], posterior["benchmark"].to_numpy().astype(str).tolist()
+    out = np.empty(len(cells))
+    for s in np.unique(row):
+        for name in np.unique(benchmark[row == s]):
+            here, b = (row == s) & (benchmark == name), names.index(name)
+            distinct, which = np.unique(cells[here], axis=0, return_inverse=True)
+            location, shape = (posterior[v].to_numpy()[:, b, s] for v in ("location", "shape"))
             never = posterior["never"].to_numpy()[:, b, s] if spec.never else None
-            # P(both) / P(first), each with its parameters drawn given all that was seen.
             total = distinct[:, :2] + distinct[:, 2:]
             both = tail.log_likelihood(location, shape, total[:, 0], total[:, 1])
             alone = tail.log_likelihood(location, shape, distinct[:, 0], distinct[:, 1])
             if never is not None:
                 both = with_never(both, never, total[:, 0])
                 alone = with_never(alone, never, distinct[:, 0])
-            ways = _ways(distinct)
-            found = logsumexp(both - alone, axis=0) - np.log(len(both)) + ways
+            found = logsumexp(both - alone, axis=0) - np.log(len(both)) + _ways(distinct)
             out[here] = found[which.ravel()]
     return out
 
