@@ -11,6 +11,7 @@ import xarray as xr
 from xarray.indexes import PandasIndex
 
 from bayes_irsl import _validate as check
+from bayes_irsl._options import check_mass, check_seed
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.benchmark_scores import SAMPLES, Predicted, groups, predict
 from bayes_irsl.errors import InputError
@@ -139,12 +140,10 @@ def _check_options(
         raise InputError(f"score needs an ItemBank; got {type(bank).__name__}. Build one with ItemBank.from_fit(fit)")
     if not isinstance(responses, Responses):
         raise InputError(f"score needs Responses; got {type(responses).__name__}. Build them with Responses.from_wide")
-    if not 0 < mass < 1:
-        raise InputError(f"mass = {mass!r}: expected a number between 0 and 1, such as 0.9")
+    check_mass(mass)
+    check_seed(seed)
     if not isinstance(draws, int | np.integer) or draws < 0:
         raise InputError(f"draws = {draws!r}: expected a whole number of at least 0")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed = {seed!r}: expected a whole number of at least 0")
     if prior is not None and not (len(prior) == 2 and np.isfinite(prior).all() and prior[1] > 0):
         raise InputError(f"prior = {prior!r}: expected (mean, sd) with a positive sd")
 

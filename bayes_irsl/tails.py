@@ -21,7 +21,9 @@ Floats = npt.NDArray[np.floating]
 
 # Nodes under the likelihood of a count, and how many sd (or, for none or all, e-folds) they reach.
 NODES, REACH = 161, 8.0
-SURE_LOW, SURE_HIGH = 1e-4, 50.0
+SURE_LOW, SURE_HIGH = 1e-8, 50.0
+# Nodes under the mean pass@k, from so many units below the centre to where every sample succeeds (a logit).
+PASS_NODES, WIDE, ALWAYS = 301, 9.0, 20.0
 DEGREES = 4.0
 NARROW, SMALLEST = 1.2, 1e-300
 
@@ -43,6 +45,9 @@ class Tail(Protocol):
 
     def log_failure(self, location: Floats, shape: Floats, k: Floats) -> Floats:
         """log E(1 - p)^k (..., K) at parameters (...,) and numbers of samples (K,)."""
+
+    def passes(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        """E[1 - (1 - p)^k] (G, K) at parameters (G,), to a relative error also where it is small."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,9 @@ class BetaTail:
         alpha, beta = (v[..., None] for v in self.parameters(location, shape))
         return betaln(alpha, beta + k) - betaln(alpha, beta)
 
+    def passes(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        return -np.expm1(self.log_failure(location, shape, k))
+
 
 @dataclass(frozen=True)
 class LogitTail:
@@ -100,6 +108,17 @@ class LogitTail:
     def log_failure(self, location: Floats, shape: Floats, k: Floats) -> Floats:
         flat = self.log_likelihood(np.ravel(location), np.ravel(shape), np.zeros(len(k)), np.asarray(k, float))
         return flat.reshape(*np.shape(location), len(k))
+
+    def passes(self, location: Floats, shape: Floats, k: Floats) -> Floats:
+        # From where nobody succeeds to where everybody does: the rest of the mass always passes.
+        scale = np.exp(shape)
+        last = np.maximum((ALWAYS - location) / scale, WIDE)
+        step = (last + WIDE) / PASS_NODES
+        u = -WIDE + step[:, None] * (np.arange(PASS_NODES) + 0.5)
+        mass = step[:, None] * np.exp(self.log_density(u))
+        log_missed = -np.logaddexp(0, location[:, None] + scale[:, None] * u)
+        found = np.stack([(mass * -np.expm1(v * log_missed)).sum(1) for v in k], 1)
+        return np.minimum(found + self.z.sf(last)[:, None], 1.0)
 
     def _nodes(self, location: Floats, shape: Floats, c: float, n: float) -> tuple[Floats, Floats]:
         """Logits (Q,) and log masses (G, Q) of rate and count together; the ends hold all beyond for none and all."""

@@ -68,7 +68,7 @@ def main() -> None:
             for i, k in enumerate(K):
                 part = truth[truth["k"] == k].set_index("subject")["pass_at_k"].reindex(facts.index)
                 table = seen[seen["k"] == k].rename(columns={"pass_at_k": "score"}).join(train.subjects, on="subject")
-                table = table[table["score"] > 0].assign(answers=1e12)
+                table = table[table["score"] > 0].assign(answers=1e12, chance=0.0)
                 laws = {arm: law(table, facts.reset_index(), rng, 1000) for arm, law in BESIDE.items()}
                 kept = (part > 0).to_numpy()
                 for arm, draws in {"ours": ours[:, :, i], **laws}.items():

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A module may import modules of its own line (without going round in a circle) and of the lines above it.
 ORDER = (
-    ("errors", "_files", "_special", "_beta_density", "_count_density", "_validate", "_like", "compute"),
+    ("errors", "_files", "_special", "_beta_density", "_count_density", "_validate", "_options", "_like", "compute"),
     ("curves", "likelihoods", "priors", "kernels"),
     ("answers",),
     ("responses", "_ingest", "_tables", "_responses_xarray", "data"),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayes_irsl._options import check_mass
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.extrapolate import new_abilities
@@ -92,8 +93,7 @@ def forecast(
         raise InputError("this trajectory is of success rates: bi.pass_at_k(fit, k=1, compute=...) is its accuracy")
     if kind not in KINDS:
         raise InputError(f"kind={kind!r}: expected one of {list(KINDS)}")
-    if not 0 < mass < 1:
-        raise InputError(f"mass={mass!r}: expected a number between 0 and 1, such as 0.9")
+    check_mass(mass)
     place = layout(fit.spec, fit.responses.subjects)
     where = places(
         place, compute=compute, params=params, tokens=tokens, tokens_per_param=tokens_per_param, pool=pool, run=run,

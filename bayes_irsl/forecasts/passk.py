@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy.typing as npt
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayes_irsl._options import check_mass, check_seed, reals
 from bayes_irsl._validate import some
 from bayes_irsl.curves import passing
 from bayes_irsl.errors import InputError
+from bayes_irsl.forecasts.places import places
 from bayes_irsl.forecasts.pooled_rates import pooled
 from bayes_irsl.forecasts.rates import Rates, Sampled, Subject, given_rates, new_rates
 from bayes_irsl.spec import AbilityTrajectory
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
+# Arguments by which a place is named, and others that may be meant.
+PLACE_NAMES = tuple(n for n in signature(places).parameters if n != "place")
+OWN_NAMES = ("subjects", "items", "population", "weights", "mass", "seed")
 # Samples beyond which a target counts as out of reach, and steps of the bisection in log k.
 MOST_SAMPLES, STEPS = 1e12, 50
 
@@ -61,7 +67,8 @@ def pass_at_k(
     items
         Labels of the items to average over; all by default.
     population
-        For new items of the kind instead of the given ones.
+        For new items of the kind instead of the given ones: endlessly many by a fit of RepeatedSampling, as many as
+        the fit has by one of an ItemResponse.
     kind
         "benchmark", or "item" for every item by itself.
     weights
@@ -87,8 +94,7 @@ def pass_at_k(
     """
     if kind not in ("benchmark", "item"):
         raise InputError(f"kind={kind!r}: expected 'benchmark' or 'item'")
-    if not 0 < mass < 1:
-        raise InputError(f"mass={mass!r}: expected a number between 0 and 1, such as 0.9")
+    check_mass(mass)
     if kind == "item" and population:
         raise InputError("kind='item' is about the given items: leave population out")
     fits = _fits(fit)
@@ -142,8 +148,9 @@ def samples_needed(
         samples (draw, subject, benchmark, target), infinite where 1e12 are not enough; samples_median, _lower, _upper;
         and ``reachable`` (subject, benchmark, target), the probability that any number is enough.
     """
-    goal = np.atleast_1d(np.asarray(target, float))
-    if goal.ndim != 1 or not ((goal > 0) & (goal < 1)).all():
+    check_mass(mass)
+    goal = reals("target", target, "numbers between 0 and 1")
+    if not ((goal > 0) & (goal < 1)).all():
         raise InputError(f"target={target!r}: expected numbers between 0 and 1")
     rates = _rates(_fits(fit), weights, subjects, items, population, seed, place)
     n = rates.n
@@ -174,9 +181,18 @@ def samples_needed(
 
 
 def _fits(fit: Fit | Sequence[Fit]) -> tuple[Fit, ...]:
-    fits = tuple(fit) if isinstance(fit, Sequence) else (fit,)
-    if not fits:
-        raise InputError("fit is an empty list: expected a fit, or several to the same responses")
+    from bayes_irsl.fitting import Fit
+
+    fits = tuple(fit) if isinstance(fit, list | tuple) else (fit,)
+    wrong = [type(one).__name__ for one in fits if not isinstance(one, Fit)]
+    if not fits or wrong:
+        got = "an empty list" if not fits else f"of type {wrong[0]}"
+        raise InputError(f"fit is {got}: expected a fit, or a list of fits to the same responses")
+    for i, one in enumerate(fits[1:], 2):
+        if one.responses.data_hash != fits[0].responses.data_hash:
+            raise InputError(
+                f"fit {i} of the list is of other responses than fit 1: to pool them fit all to the same Responses"
+            )
     return fits
 
 
@@ -199,12 +215,26 @@ def _rates(
 def _rates_of(
     fit: Fit, subjects: Sequence[str] | None, items: Any, population: bool, seed: int, place: Mapping[str, Any]
 ) -> Rates:
+    check_seed(seed)
+    if not isinstance(population, bool | np.bool_):
+        raise InputError(f"population = {population!r}: expected True or False")
+    strange = sorted(set(place) - set(PLACE_NAMES))
+    if strange:
+        raise InputError(f"unknown argument {some(strange)}: expected one of {sorted([*OWN_NAMES, *PLACE_NAMES])}")
     if isinstance(fit.spec, AbilityTrajectory):
-        if subjects is not None or items is not None:
-            raise InputError("a trajectory forecasts subjects that nobody has sampled: pass compute=, not subjects=")
+        for name, value in (("subjects", subjects), ("items", items)):
+            if value is not None:
+                raise InputError(
+                    f"{name}= goes with fits of sampled subjects: a trajectory forecasts subjects that nobody has "
+                    "sampled on all of its items; pass compute= instead"
+                )
         return new_rates(fit, population, seed, place)
     if place:
-        raise InputError(f"{some(sorted(place))} goes with a fit of an AbilityTrajectory; this one is of {fit.spec!r}")
+        raise InputError(
+            f"{some(sorted(place))} goes with a fit of an AbilityTrajectory; this one is of {type(fit.spec).__name__}"
+        )
+    if population and items is not None:
+        raise InputError("population=True is about new items of every benchmark: leave items out")
     return given_rates(fit, subjects, items, population, seed)
 
 
@@ -215,14 +245,14 @@ def _samples(
     if budget is None:
         if cost is not None:
             raise InputError("flops_per_sample goes with budget=: FLOP to spend")
-        samples = np.atleast_1d(np.asarray(k, float))
+        expected = f"whole numbers from 1 to {MOST_SAMPLES:.0e}"
+        samples = reals("k", k, expected)
         bad = ~((samples >= 1) & (samples <= MOST_SAMPLES) & (samples == np.floor(samples)))
-        if samples.ndim != 1 or not samples.size or bad.any():
-            got = samples[bad][0] if samples.ndim == 1 and bad.any() else k
-            raise InputError(f"k = {got}: expected whole numbers from 1 to {MOST_SAMPLES:.0e}")
+        if bad.any():
+            raise InputError(f"k = {samples[bad][0]}: expected {expected}")
         return np.broadcast_to(samples, (rates.n_subjects, len(samples))), "k"
-    spend = np.atleast_1d(np.asarray(budget, float))
-    if spend.ndim != 1 or not (np.isfinite(spend) & (spend > 0)).all():
+    spend = reals("budget", budget, "positive FLOP")
+    if not (np.isfinite(spend) & (spend > 0)).all():
         raise InputError(f"budget={budget!r}: expected positive FLOP")
     if "subject" not in rates.coords:
         raise InputError("budget= is for subjects whose cost per sample is known; a forecast takes k=")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bayes_irsl._options import reals
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.rates import Rates, Sampled, Subject
 
@@ -42,7 +43,8 @@ class Mixed:
 
 def pooled(rates: Sequence[Rates], weights: Sequence[float] | None) -> Rates:
     """One posterior of the same subjects and items, each fit with draws in proportion to its weight (equal ones)."""
-    share = np.ones(len(rates)) if weights is None else np.asarray(weights, float)
+    share = np.ones(len(rates)) if weights is None else reals("weights", weights, "one number a fit")
+    share = share / max(share.max(), 1e-300)
     if share.shape != (len(rates),) or not np.isfinite(share).all() or (share < 0).any() or not share.any():
         raise InputError(f"weights={weights!r}: expected {len(rates)} numbers of at least 0, one a fit, not all 0")
     first = rates[0]

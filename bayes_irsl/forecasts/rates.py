@@ -77,9 +77,9 @@ class Population:
     memo: dict[int, Floats] = field(default_factory=dict)
 
     def passes(self, benchmark: int, k: Floats) -> Floats:
-        log_failure = self.tail.log_failure(self.location[:, benchmark], self.shape[:, benchmark], k)
+        found = self.tail.passes(self.location[:, benchmark], self.shape[:, benchmark], k)
         solvable = 1.0 if self.never is None else expit(-self.never[:, [benchmark]])
-        return solvable * -np.expm1(log_failure)
+        return solvable * found
 
     def passes_each(self, benchmark: int, k: Floats) -> Floats:
         if benchmark not in self.memo:
@@ -260,9 +260,16 @@ def _positions(asked: Any, index: pd.Index, role: str) -> npt.NDArray[np.intp]:
     labels = np.asarray(index, dtype=str)
     if asked is None:
         return np.arange(len(labels))
+    if not isinstance(asked, str | Sequence | np.ndarray | pd.Index | pd.Series):
+        raise InputError(f"{role}s = {asked!r}: expected labels, such as {some(labels)}")
     wanted = [asked] if isinstance(asked, str) else [str(v) for v in asked]
+    if not wanted:
+        raise InputError(f"{role}s is an empty list: expected labels, or nothing for all of them")
     lookup = {label: i for i, label in enumerate(labels.tolist())}
-    unknown = [v for v in wanted if v not in lookup]
-    if unknown or not wanted:
-        raise InputError(f"{role}s {some(unknown)} are not in the fit; there are {some(labels)}")
+    strange = [v for v in wanted if v not in lookup]
+    if strange:
+        raise InputError(f"{role}s {some(strange)} are not in the fit; there are {some(labels)}")
+    twice = [v for v in dict.fromkeys(wanted) if wanted.count(v) > 1]
+    if twice:
+        raise InputError(f"{role}s {some(twice)} are asked for more than once")
     return np.array([lookup[v] for v in wanted], np.intp)

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.special import betaln, logsumexp, xlog1py, xlogy
 
+from bayes_irsl._options import check_mass, check_seed, reals
 from bayes_irsl.errors import InputError
 from bayes_irsl.fitting import Fit, fit
 from bayes_irsl.forecasts.curve_rates import count_table, curve_rates
@@ -61,19 +62,22 @@ def compare_tails(
         other half's counts less the best spec's, with its standard error ``gain_se`` clustered by item, and the
         forecast ``mean``, ``lower``, ``upper`` of pass@k.
     """
-    first, rest = halves(responses, seed)
+    check_mass(mass)
+    reals("k", k, "whole numbers of samples")
+    specs = tuple(specs) if isinstance(specs, Sequence) else (specs,)
+    wrong = [spec for spec in specs if not isinstance(spec, RepeatedSampling | ItemResponse)]
+    if wrong or not specs:
+        got = repr(wrong[0]) if wrong else "nothing"
+        raise InputError(f"specs holds {got}: expected RepeatedSampling or ItemResponse")
+    first, rest = halves(responses, check_seed(seed))
     scores, tables = [], []
     for spec in specs:
-        if not isinstance(spec, RepeatedSampling | ItemResponse):
-            raise InputError(f"specs holds {spec!r}: expected RepeatedSampling or ItemResponse")
         scores.append(log_predictive(fit(spec, first, seed=seed, draws=DRAWS, progress=False), rest))
         found = pass_at_k(fit(spec, responses, seed=seed, progress=False), k, mass=mass, seed=seed)
         columns = {name: found[f"pass_at_k_{name}"] for name in ("mean", "lower", "upper")}
         table = pd.concat([v.to_series().rename(name) for name, v in columns.items()], axis=1).reset_index()
-        named = (
-            (f"item curves, {spec.likelihood}", False) if isinstance(spec, ItemResponse) else (spec.tail, spec.never)
-        )
-        tables.append(table.assign(tail=named[0], never=named[1]))
+        tail, never = _name(spec, responses)
+        tables.append(table.assign(tail=tail, never=never))
     values = np.stack(scores)
     best = values[values.mean(1).argmax()]
     item = rest.item_index
@@ -84,6 +88,14 @@ def compare_tails(
     return pd.concat(tables, ignore_index=True)[order]
 
 
+def _name(spec: RepeatedSampling | ItemResponse, responses: Responses) -> tuple[str, bool]:
+    """Tail, and whether it has a share that is never solved."""
+    if isinstance(spec, RepeatedSampling):
+        return spec.tail, spec.never
+    resolved = spec.resolve(responses)
+    return f"{resolved.curve} curves, {resolved.likelihood}", False
+
+
 def halves(responses: Responses, seed: int) -> tuple[Responses, Responses]:
     """Samples of every cell dealt into two halves at random, the larger one first; single samples go there too."""
     c, n = counts(responses)
@@ -91,8 +103,8 @@ def halves(responses: Responses, seed: int) -> tuple[Responses, Responses]:
     second = np.floor(n / 2)
     hit = rng.hypergeometric(c.astype(int), (n - c).astype(int), second.astype(int))
     several = second > 0
-    if not several.any():
-        raise InputError("no cell has two samples: there is nothing to score on")
+    if not (n >= 3).any():
+        raise InputError("no cell has three samples: half of them are held out, and a fit needs two of the rest")
 
     def of(successes: Floats, trials: Floats, kept: npt.NDArray[np.bool_]) -> Responses:
         long = pd.DataFrame(
@@ -116,7 +128,8 @@ def log_predictive(fitted: Fit, rest: Responses) -> Floats:
     row = np.asarray(seen.subjects.index.get_indexer(rest.subjects.index))[rest.subject_index]
     column = np.asarray(seen.items.index.get_indexer(rest.items.index))[rest.item_index]
     full = np.stack(count_table(seen, np.arange(seen.n_subjects), np.arange(seen.n_items)))
-    cells = np.stack([*full[:, row, column], *counts(rest)], 1)
+    trials = np.ones(rest.n_obs) if rest.trials is None else np.asarray(rest.trials, float)
+    cells = np.stack([*full[:, row, column], np.asarray(rest.answer, float), trials], 1)
     if isinstance(fitted.spec, ItemResponse):
         return _on_curves(fitted, posterior, cells, row, column)
     return _on_tail(fitted.spec, posterior, cells, row, np.asarray(rest.items["benchmark"], dtype=str)[rest.item_index])
