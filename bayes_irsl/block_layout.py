@@ -20,7 +20,7 @@ from bayes_irsl.errors import InputError
 Array = Any
 Floats = npt.NDArray[np.floating]
 
-INDUCING = 32
+INDUCING = 64
 GROUP_INDUCING = 6
 # Longest run that is one dense block.
 LONGEST = 512

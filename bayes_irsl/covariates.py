@@ -133,7 +133,10 @@ def layout(spec: AbilityTrajectory, subjects: pd.DataFrame) -> Layout:
         others = (others[used] - centre) / spread
     groups, group = _coded(table, spec.pool, used, "pool", [""] * len(used))
     runs, run = _coded(table, spec.run if spec.run in table else None, used, "run", list(range(len(used))))
-    sd = table["compute_sd"].to_numpy(float)[used] if "compute_sd" in table else np.zeros(len(used))
+    sd = numbers(table["compute_sd"], "compute_sd")[used] if "compute_sd" in table else np.zeros(len(used))
+    if (sd < 0).any():
+        first = table.index[used[np.flatnonzero(sd < 0)[0]]]
+        raise InputError(f"compute_sd of {first!r} is {sd[sd < 0][0]:g}: expected decades of compute, at least 0")
     return Layout(
         covariates=names,
         reference=reference,

@@ -178,10 +178,13 @@ def fit(
         ("chains", chains, 1),
         ("warmup", warmup, 0),
         ("seed", seed, 0),
+        ("max_tree_depth", max_tree_depth, 1),
         ("max_steps", max_steps, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise InputError(f"{name} = {value!r}: expected a whole number, at least {least}")
+    if not 0 < target_accept < 1:
+        raise InputError(f"target_accept = {target_accept!r}: expected a number between 0 and 1, such as 0.8")
     if start is not None and method != "svi":
         raise InputError(f"start goes with method='svi', which trains on; method={method!r} begins at Laplace's mode")
     show = _show_progress() if progress is None else progress

@@ -34,7 +34,8 @@ def test_the_recipe_that_is_ahead_is_better(fit):
     assert found["probability"].item() > 0.95
     assert found["difference_lower"].item() > 0
     back = bi.prob_better(fit, "plain", "good", **PLACE)
-    assert found["probability"].item() + back["probability"].item() == pytest.approx(1, abs=0.03)
+    assert found["probability"].item() + back["probability"].item() == pytest.approx(1, abs=1e-12)
+    assert found["difference_mean"].item() == pytest.approx(-back["difference_mean"].item())
 
 
 def test_two_that_are_level_are_undecided(fit):
@@ -55,6 +56,38 @@ def test_regret_is_least_for_the_best_and_never_negative(fit):
     assert (found["regret"] >= 0).all()
     assert found["choice"].item() == "good"
     assert found["regret"].sel(pool="good").item() < 0.01 < found["regret"].sel(pool="plain").item()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"mass": 5}, "mass = 5: expected a number between 0 and 1"),
+        ({"flops": 1e24}, "unknown argument 'flops'"),
+        ({"kind": "ability"}, "unknown argument 'kind'"),
+        ({"seed": -1}, "seed = -1: expected a whole number"),
+        ({"benchmark": []}, "expected some of"),
+        ({"benchmark": ["m", "m"]}, "each once"),
+        ({"compute": "1e24 FLOP"}, "compute = '1e24 FLOP': expected one or more finite positive numbers"),
+        ({"extra": 3}, "extra = 3"),
+    ],
+)
+def test_what_is_asked_of_a_choice_must_make_sense(fit, arguments, says):
+    with pytest.raises(InputError, match=says):
+        bi.prob_better(fit, "good", "plain", **(PLACE | arguments))
+
+
+def test_one_group_is_no_choice(fit):
+    for ask in (bi.rank_probabilities, bi.expected_regret):
+        with pytest.raises(InputError, match="expected two groups or more"):
+            ask(fit, "good", **PLACE)
+    with pytest.raises(InputError, match="expected a name, None for a new one"):
+        bi.forecast(fit, pool=[], **PLACE)
+    with pytest.raises(InputError, match="leave out population=True, or measured"):
+        bi.forecast(fit, population=True, measured=True, **PLACE)
+    with pytest.raises(InputError, match="forecasts need a fit; this is a str"):
+        bi.forecast("fit", **PLACE)
+    with pytest.raises(InputError, match="a comparison needs Responses"):
+        bi.compare_subjects(pd.DataFrame(), "a", "b")
 
 
 def test_a_group_that_is_not_there(fit):

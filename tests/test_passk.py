@@ -108,6 +108,12 @@ def test_what_cannot_be_pooled_is_refused(fitted, normal_tail):
     fits = [fitted[0], normal_tail]
     with pytest.raises(InputError, match="expected 2 numbers of at least 0, one a fit, not all 0"):
         bi.pass_at_k(fits, 1, weights=[1, -1])
+    with pytest.raises(InputError, match="fit is of type Responses"):
+        bi.pass_at_k(fits[0].responses, 1)
+    with pytest.raises(InputError, match="mass = -1"):
+        bi.samples_needed(fits[0], 0.5, mass=-1)
+    with pytest.raises(InputError, match="no cell has three samples"):
+        bi.compare_tails(counts(n_subjects=2, n_items=20, trials=2, seed=1)[0])
     with pytest.raises(InputError, match="weights= is for several fits"):
         bi.pass_at_k(fits[0], 1, weights=[1])
     with pytest.raises(InputError, match="fit is an empty list: expected a fit, or a list of fits"):
@@ -157,6 +163,13 @@ def test_a_budget_buys_more_samples_of_a_cheaper_subject(fitted):
         ({"items": ["q999"]}, "items 'q999' are not in the fit"),
         ({"kind": "all"}, "kind='all'"),
         ({"mass": 2}, "mass = 2"),
+        ({"seed": -1}, "seed = -1"),
+        ({"k": "many"}, "k = 'many': expected whole numbers"),
+        ({"subjects": []}, "subjects is an empty list"),
+        ({"items": ["q0", "q0"]}, "'q0' are asked for more than once"),
+        ({"items": ["q0"], "population": True}, "leave items out"),
+        ({"subject": ["m0"]}, "unknown argument 'subject'"),
+        ({"subjects": 0}, "subjects = 0: expected labels"),
         ({"compute": 1e22}, "'compute' goes with a fit of an AbilityTrajectory"),
         ({"budget": 1e9}, "budget= needs flops_per_sample="),
         ({"budget": 1e9, "flops_per_sample": "cost"}, "flops_per_sample='cost': no such subject column"),
@@ -334,6 +347,8 @@ def test_the_predictive_score_of_item_curves_by_hand():
     table = bi.compare_tails(responses, [bi.RepeatedSampling(), bi.ItemResponse("beta-binomial")], k=[10])
     assert table["tail"].unique().tolist() == ["beta", "2pl curves, beta-binomial"]
     assert table["gain"].max() == 0
+    three = counts(n_subjects=2, n_items=20, trials=3, seed=1)[0]
+    assert len(bi.compare_tails(three, [bi.RepeatedSampling()], k=10)) == 2
 
 
 def test_the_report_shows_what_rests_on_the_tail(fitted, tmp_path):

@@ -49,6 +49,22 @@ def test_passk_09_the_power_law_of_a_beta_tail():
     assert (np.log(-np.log(found[-1])) - np.log(-np.log(found[3]))) / np.log(100) == pytest.approx(-0.318, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", [name for name in TAILS if name != "beta"])
+@pytest.mark.parametrize(("location", "shape"), [(-12.0, 0.0), (-9.2, -1.2), (-8.0, -1.0), (-2.0, 1.0), (1.0, -0.5)])
+def test_pass_at_k_of_logit_tails_is_right_where_it_is_small(name, location, shape):
+    """Against adaptive quadrature, k by k: positive and increasing from rates of one in a million on."""
+    tail, k, scale = TAILS[name], np.array([1.0, 2, 3, 100, 1e6]), np.exp(shape)
+    found = tail.passes(np.array([location]), np.array([shape]), k)[0]
+
+    def value(u, k):
+        return tail.z.pdf(u) * -np.expm1(-k * np.logaddexp(0, location + scale * u))
+
+    for one, samples in zip(found, k, strict=True):
+        parts = [integrate.quad(value, a, a + 3, args=(samples,))[0] for a in np.arange(-60.0, 150.0, 3.0)]
+        assert one == pytest.approx(sum(parts) + tail.z.sf(150), rel=2e-3)
+    assert (np.diff(found) > 0).all()
+
+
 def test_the_failure_of_a_beta_is_exact_for_a_million_samples():
     exact = betaln(0.2, 30 + 1e6) - betaln(0.2, 30)
     found = TAILS["beta"].log_failure(np.array([np.log(0.2 / 30)]), np.array([np.log(0.2)]), np.array([1e6]))

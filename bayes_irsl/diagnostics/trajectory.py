@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import jax
@@ -37,7 +38,7 @@ def trajectory_checks(fit: Any) -> Diagnostics:
     ----------
     fit : Fit of an AbilityTrajectory
     """
-    names, draws = _free(fit)
+    names, draws = _sampled(fit) if fit.method == "nuts" else _free(fit)
     labels = np.array(names)
     by_chains = "diverging" in fit.tree["sample_stats"].dataset
     computed = [*chain_checks(draws, labels), _divergences(fit)] if by_chains else [_weights(fit)]
@@ -57,6 +58,18 @@ def _free(fit: Any) -> tuple[list[str], Floats]:
                 labels = coordinate[0].astype(str).tolist() if coordinate else [""]
                 names += [f"{name}[{label}]" if label else name for label in labels]
                 columns.append(flat)
+    return names, np.concatenate(columns, -1)
+
+
+def _sampled(fit: Any) -> tuple[list[str], Floats]:
+    """The same of everything that a joint fit has sampled: abilities and items too."""
+    names, columns = [], []
+    for name, value in fit.tree["posterior"].dataset.data_vars.items():
+        flat = value.to_numpy().reshape(*value.shape[:2], -1)
+        moving = np.flatnonzero(np.ptp(flat, axis=(0, 1)) > 0)
+        places = list(product(*(value[d].to_numpy().astype(str).tolist() for d in value.dims[2:])))
+        names += [f"{name}[{', '.join(places[i])}]" if places[i] else str(name) for i in moving]
+        columns.append(flat[..., moving])
     return names, np.concatenate(columns, -1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pandas as pd
 import xarray as xr
 from scipy import stats
 
+from bayes_irsl._options import check_mass
+from bayes_irsl._validate import some
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.forecasting import forecast
@@ -43,8 +46,12 @@ def prob_better(fit: Fit, a: str, b: str, *, mass: float = 0.9, **place: Any) ->
         probability, difference_mean, difference_lower, difference_upper (accuracy of a minus that of b), each with dims
         (compute, benchmark). Both are forecast in the same draws, so what they share cancels.
     """
-    accuracy = forecast(fit, pool=[a, b], **place)["accuracy"]
+    check_mass(mass)
+    _no_other(place, ("pool", "kind"))
+    # In one order, so that the probabilities of the two questions sum to one.
+    accuracy = forecast(fit, pool=sorted([a, b], key=str), **place)["accuracy"]
     difference = accuracy.isel(pool=0, drop=True) - accuracy.isel(pool=1, drop=True)
+    difference = difference if [a, b] == sorted([a, b], key=str) else -difference
     low, high = (difference.quantile(q, "draw").drop_vars("quantile") for q in ((1 - mass) / 2, (1 + mass) / 2))
     out = xr.Dataset(
         {
@@ -63,6 +70,7 @@ def rank_probabilities(fit: Fit, pools: Sequence[str] | None = None, **place: An
 
     ``pools`` are all groups of the fit by default; ``**place`` as in :func:`bayes_irsl.forecast`.
     """
+    _no_other(place, ("pool", "kind"))
     names = _pools(fit, pools)
     accuracy = forecast(fit, pool=names, **place)["accuracy"]
     values = accuracy.transpose("draw", "compute", "benchmark", "pool").to_numpy()
@@ -86,6 +94,7 @@ def expected_regret(fit: Fit, pools: Sequence[str] | None = None, **place: Any) 
         regret (pool, compute, benchmark) of every choice, and ``choice`` (compute, benchmark), the group of least
         regret. Its regret is what perfect knowledge would be worth; where it is small, more evaluation is not.
     """
+    _no_other(place, ("pool", "kind"))
     accuracy = forecast(fit, pool=_pools(fit, pools), **place)["accuracy"]
     regret = (accuracy.max("pool") - accuracy).mean("draw")
     choice = accuracy["pool"].to_numpy()[regret.argmin("pool").to_numpy()]
@@ -116,6 +125,12 @@ def compare_subjects(
         items, clusters, difference, se, lower, upper, p (two-sided, difference 0), smallest_difference: what would be
         found significant at level 1 - mass with probability ``power`` with as many such questions.
     """
+    if not isinstance(responses, Responses):
+        raise InputError(f"a comparison needs Responses; got {type(responses).__name__}")
+    check_mass(mass)
+    if not 0 < power < 1:
+        raise InputError(f"power = {power!r}: expected a number between 0 and 1, such as 0.8")
+    a, b = str(a), str(b)
     table = _frame(responses)
     wide = table[table["subject"].isin([a, b])].pivot(index="item", columns="subject", values="rate")
     for name in (a, b):
@@ -155,7 +170,20 @@ def _pools(fit: Fit, pools: Sequence[str] | None) -> list[str]:
     place = layout(fit.spec, fit.responses.subjects)
     if not place.grouped:
         raise InputError("this fit has no groups to choose among; fit AbilityTrajectory(pool='family')")
-    return list(place.groups) if pools is None else list(pools)
+    if pools is None:
+        return list(place.groups)
+    names = [pools] if isinstance(pools, str) else list(pools)
+    if len(names) < 2:
+        raise InputError(f"pools = {pools!r}: expected two groups or more to choose among, of {list(place.groups)}")
+    return names
+
+
+def _no_other(place: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse what is decided here, and what a forecast does not know."""
+    known = sorted(set(signature(forecast).parameters) - {"fit", *names})
+    strange = sorted(set(place) - set(known))
+    if strange:
+        raise InputError(f"unknown argument {some(strange)}: a place is named by some of {known}")
 
 
 def _frame(responses: Responses) -> pd.DataFrame:

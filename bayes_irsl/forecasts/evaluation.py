@@ -78,6 +78,8 @@ def forward_splits(responses: Responses, by: str = "params", least: int = 3) -> 
     values = responses.subjects[by].to_numpy()
     known = pd.notna(values)
     distinct = np.sort(np.unique(values[known]))
+    if least < 1:
+        raise InputError(f"least = {least!r}: expected a whole number of at least 1")
     if len(distinct) <= least:
         raise InputError(f"{len(distinct)} distinct values of {by!r}: expected more than least={least}")
     out = []
@@ -118,6 +120,11 @@ def forward_validation(
         error (of the mean), cluster.
     """
     arms = {"trajectory": Trajectory(), "IRSL line": IrslLine(), **LAWS} if arms is None else arms
+    wrong = [name for name, arm in arms.items() if isinstance(arm, AbilityTrajectory)]
+    if wrong:
+        raise InputError(f"arm {wrong[0]!r} is a spec: wrap it in bayes_irsl.forecasts.evaluation.Trajectory(spec)")
+    if not splits:
+        raise InputError("splits is empty: expected (name, train, test), as forward_splits gives them")
     rows: list[pd.DataFrame] = []
     for name, train, test in splits:
         seen, ahead = score_table(train), score_table(test)

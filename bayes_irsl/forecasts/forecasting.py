@@ -10,7 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayes_irsl._options import check_mass
+from bayes_irsl._options import check_mass, check_seed
 from bayes_irsl.covariates import layout
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.extrapolate import new_abilities
@@ -87,13 +87,18 @@ def forecast(
     InputError
         A place, group, run or benchmark that the fit cannot speak of; the message says what there is.
     """
-    if not isinstance(fit.spec, AbilityTrajectory):
+    if not isinstance(getattr(fit, "spec", None), AbilityTrajectory):
+        if not hasattr(fit, "spec"):
+            raise InputError(f"forecasts need a fit; this is a {type(fit).__name__}")
         raise InputError(f"forecasts need a fit of an AbilityTrajectory; this is one of an {type(fit.spec).__name__}")
     if isinstance(fit.spec.items, RepeatedSampling) and kind not in ("ability", "loss"):
         raise InputError("this trajectory is of success rates: bi.pass_at_k(fit, k=1, compute=...) is its accuracy")
     if kind not in KINDS:
         raise InputError(f"kind={kind!r}: expected one of {list(KINDS)}")
     check_mass(mass)
+    check_seed(seed)
+    if population and measured:
+        raise InputError("measured=True is the score on the given items: leave out population=True, or measured")
     place = layout(fit.spec, fit.responses.subjects)
     where = places(
         place, compute=compute, params=params, tokens=tokens, tokens_per_param=tokens_per_param, pool=pool, run=run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,9 @@ def chosen(fit: Fit, benchmark: str | Sequence[str] | None) -> list[str]:
     known = list(dict.fromkeys(fit.tree["constant_data"]["item_benchmark"].to_numpy().astype(str).tolist()))
     if benchmark is None:
         return known
-    wanted = [benchmark] if isinstance(benchmark, str) else list(benchmark)
+    wanted = [benchmark] if isinstance(benchmark, str) else list(benchmark) if isinstance(benchmark, Iterable) else []
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise InputError(f"benchmark = {benchmark!r}: expected some of {known}, each once, or nothing for all of them")
     for name in wanted:
         if name not in known:
             raise InputError(f"benchmark {name!r} is not in the fit; there are {known}")

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from numpy.typing import ArrayLike
 
+from bayes_irsl._options import reals
 from bayes_irsl.covariates import Layout, numbers
 from bayes_irsl.errors import InputError
 from bayes_irsl.kernels import Points
@@ -86,6 +88,9 @@ def places(
                 f"this fit runs over parameters and tokens, got {sorted(given) or 'neither'}: pass params= and "
                 "tokens=, or compute= with tokens_per_param= (20 is about Chinchilla's)"
             )
+        sizes = sorted({len(given["params"]), len(given["tokens"])} - {1})
+        if len(sizes) > 1:
+            raise InputError(f"{sizes} values of params and tokens: expected as many of both, or one of either")
         both = np.broadcast_arrays(given["params"], given["tokens"])
         values = {"params": both[0], "tokens": both[1], "compute": 6 * both[0] * both[1]}
     coordinates = place.relative(values)
@@ -112,9 +117,10 @@ def places(
 
 def _extra(place: Layout, given: Mapping[str, Any], n: int) -> tuple[Floats | None, dict[str, Floats]]:
     """The other covariates (n, E), standardised, and how far beyond the fitted range each is."""
-    if set(given) != set(place.extras):
+    if not isinstance(given, Mapping) or set(given) != set(place.extras):
+        got = sorted(given) if isinstance(given, Mapping) else given
         raise InputError(
-            f"extra = {sorted(given)}: this fit has {list(place.extras) or 'no other covariates'}; pass extra={{name: "
+            f"extra = {got}: this fit has {list(place.extras) or 'no other covariates'}; pass extra={{name: "
             "value or one for each place} for exactly those"
         )
     if place.extra is None:
@@ -133,13 +139,17 @@ def _extra(place: Layout, given: Mapping[str, Any], n: int) -> tuple[Floats | No
 
 
 def _labels(value: Any) -> tuple[str | None, ...]:
-    return (value,) if value is None or isinstance(value, str) else tuple(value)
+    if value is None or isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Sequence | np.ndarray | pd.Index) or not len(value):
+        raise InputError(f"pool or run = {value!r}: expected a name, None for a new one, or a list of such")
+    return tuple(value)
 
 
 def _positive(name: str, value: ArrayLike) -> Floats:
-    numbers = np.atleast_1d(np.asarray(value, dtype=float))
-    bad = ~(np.isfinite(numbers) & (numbers > 0))
-    if numbers.ndim != 1 or not numbers.size or bad.any():
-        got = numbers[bad][0] if bad.any() else f"an array of shape {numbers.shape}"
-        raise InputError(f"{name} = {got}: expected one or more finite positive numbers (FLOP, parameters, tokens)")
-    return numbers
+    expected = "one or more finite positive numbers (FLOP, parameters, tokens)"
+    found = reals(name, value, expected)
+    bad = ~(np.isfinite(found) & (found > 0))
+    if bad.any():
+        raise InputError(f"{name} = {found[bad][0]}: expected {expected}")
+    return found
