@@ -69,8 +69,8 @@ def count_table(r: Responses, rows: Indices, columns: Indices) -> tuple[Floats, 
     c, n = counts(r)
     full = np.zeros((2, r.n_subjects, r.n_items))
     full[:, r.subject_index, r.item_index] = c, n
-    chosen = full[:, rows][:, :, columns]
-    return chosen[0], chosen[1]
+    part = full[:, rows][:, :, columns]
+    return part[0], part[1]
 
 
 def _log_factors(fit: Fit, posterior: xr.Dataset, theta: Floats, phi: Floats, seed: int) -> Floats:

@@ -87,9 +87,9 @@ def forecast(
     InputError
         A place, group, run or benchmark that the fit cannot speak of; the message says what there is.
     """
-    if not isinstance(getattr(fit, "spec", None), AbilityTrajectory):
-        if not hasattr(fit, "spec"):
-            raise InputError(f"forecasts need a fit; this is a {type(fit).__name__}")
+    if not hasattr(fit, "spec"):
+        raise InputError(f"forecasts need a fit; this is a {type(fit).__name__}")
+    if not isinstance(fit.spec, AbilityTrajectory):
         raise InputError(f"forecasts need a fit of an AbilityTrajectory; this is one of an {type(fit.spec).__name__}")
     if isinstance(fit.spec.items, RepeatedSampling) and kind not in ("ability", "loss"):
         raise InputError("this trajectory is of success rates: bi.pass_at_k(fit, k=1, compute=...) is its accuracy")
