@@ -43,6 +43,11 @@ _WHERE = {
     "forward_validation": "forecasts.evaluation",
     "ItemBank": "bank",
     "score": "scoring",
+    "AdaptiveTest": "adaptive.session",
+    "departures": "adaptive.departures",
+    "Stop": "adaptive.stopping",
+    "replay": "adaptive.replay",
+    "replay_summary": "adaptive.replay",
     "ItemResponseTarget": "inference.sbc",
     "simulation_based_calibration": "inference.sbc",
     "calibration_check": "diagnostics.ranks",
@@ -53,15 +58,18 @@ _WHERE = {
     "link_subjects": "linking",
     "Link": "linking",
 }
+_PARTS = {"targets": "adaptive.targets"}
 __all__ = sorted(_WHERE)
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"bayes_irsl.{_PARTS[name]}")
     if name not in _WHERE:
         raise AttributeError(f"module 'bayes_irsl' has no attribute {name!r}; it has {__all__}")
     return getattr(import_module(f"bayes_irsl.{_WHERE[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_PARTS, "__version__"]

@@ -94,9 +94,11 @@ def _with_edges(edges: Callable[..., tuple[Array, Array]]) -> tuple[Callable, Ca
         return one + (1 - zero - one) * sigmoid(eta)
 
     def variance(eta: Array, trials: Array, log_phi: Array, *rest: Array) -> Array:
+        # Around the mean, so that what is nearly certain does not cancel.
         zero, one = edges(eta, *rest)
-        second = _spread(eta) / (jnp.exp(log_phi) + 1) + sigmoid(eta) ** 2
-        return one + (1 - zero - one) * second - mean(eta, trials, log_phi, *rest) ** 2
+        m, inner = mean(eta, trials, log_phi, *rest), sigmoid(eta)
+        within = _spread(eta) / (jnp.exp(log_phi) + 1) + (inner - m) ** 2
+        return one * (1 - m) ** 2 + zero * m**2 + jnp.maximum(1 - zero - one, 0.0) * within
 
     def sample(key: Array, eta: Array, trials: Array, log_phi: Array, *rest: Array) -> Array:
         first, second = jax.random.split(key)

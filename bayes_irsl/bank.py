@@ -223,6 +223,24 @@ class ItemBank:
         """Names of the abilities that the items draw on."""
         return tuple(dict.fromkeys(self.items["dimension"].astype(str)))
 
+    @classmethod
+    def uncalibrated(cls, items: pd.DataFrame | Sequence[str], draws: int = 200, seed: int = 0) -> ItemBank:
+        """Bank of questions that nobody has answered: all have the curve that a question may have before any answer.
+
+        Difficulty ~ Normal(0, 1.5), log discrimination ~ Normal(0, 0.5), the same draws for all.
+
+        Parameters
+        ----------
+        items : DataFrame (index: labels) or list of labels
+        draws, seed : int
+        """
+        rng = np.random.default_rng([seed, 19])
+        n = len(items)
+        a = np.broadcast_to(np.exp(0.5 * rng.standard_normal((draws, 1))), (draws, n))
+        b = np.broadcast_to(1.5 * rng.standard_normal((draws, 1)), (draws, n))
+        frame = items if isinstance(items, pd.DataFrame) else pd.DataFrame(index=pd.Index(list(items), name="item"))
+        return cls(a, b, frame.assign(n_answers=0), scale_id="uncalibrated")
+
     @cached_property
     def benchmarks(self) -> tuple[str, ...]:
         """Names of the benchmarks, in order of appearance."""

@@ -199,7 +199,7 @@ def predict(
         observed = np.bincount(of_answer, share, n_benchmarks)[:, None]
         n_left = size[:, 0].astype(int) - n_answered
         parts = zip(mean, variance, n_left, _trials(bank), strict=True)
-        values = observed + np.stack([_sampled(*part, rng) for part in parts])
+        values = observed + np.stack([sampled(*part, rng) for part in parts])
     return Predicted(
         ability=seen[0],
         score=values / size,
@@ -243,9 +243,7 @@ def _sums_to_predict(bank: ItemBank, answered: np.ndarray, theta: np.ndarray) ->
     return sums
 
 
-def _sampled(
-    mean: np.ndarray, variance: np.ndarray, n: int, trials: int | None, rng: np.random.Generator
-) -> np.ndarray:
+def sampled(mean: np.ndarray, variance: np.ndarray, n: int, trials: int | None, rng: np.random.Generator) -> np.ndarray:
     """Sums of n answers (as shares) with given means and variances of the sums.
 
     Without trials: n times a Beta. With them: successes over trials, the successes Binomial with as many

@@ -1,0 +1,1 @@
+"""What to evaluate next: beliefs about a subject, targets, policies, sessions, replay."""

@@ -1,0 +1,214 @@
+"""A test laid out on its bank: tables, facets, prior and target, worked out once; and what a state's answers say."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from bayes_irsl.adaptive import beliefs
+from bayes_irsl.adaptive.facets import Facets, Spread, facets, prior_of
+from bayes_irsl.adaptive.gains import Believed, Candidates, believed
+from bayes_irsl.adaptive.state import Answer
+from bayes_irsl.adaptive.tables import Tables, answer_curve, grid, tables
+from bayes_irsl.adaptive.targets import Measured, Target
+from bayes_irsl.bank import ItemBank
+from bayes_irsl.benchmark_scores import sampled
+
+Floats = npt.NDArray[np.floating]
+
+# Above so many questions one answer is too small a part of a mean to be worth counting when the next is chosen.
+_ANSWER_COUNTS = 3000
+_DRAWS = 2000
+
+
+class Layout(NamedTuple):
+    """What a test works with.
+
+    Attributes
+    ----------
+    bank, prior
+    table : Tables
+        Of the bank, with its own numbers of trials.
+    facet : Facets
+    target : Measured
+    noise : (F, G)
+        Variance of the target's own answers given the abilities, summed by facet.
+    order : (J,)
+        Questions sorted by facet.
+    options : tuple of Candidates
+        The sorted questions, once for each number of samples that may be asked for.
+    """
+
+    bank: ItemBank
+    prior: beliefs.Prior
+    table: Tables
+    facet: Facets
+    target: Measured
+    noise: Floats
+    order: np.ndarray
+    options: tuple[Candidates, ...]
+
+
+class Known(NamedTuple):
+    """What the answers say: posterior, target without answered questions (values, constant), belief, variance of the
+    answers still to come, positions of the answered."""
+
+    posterior: beliefs.Posterior
+    values: Floats
+    constant: float
+    belief: Believed
+    noise: float
+    answered: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean of the target."""
+        return self.constant + self.belief.mean
+
+    @property
+    def sd(self) -> float:
+        """Posterior sd of the target."""
+        return float(np.sqrt(max(self.belief.variance, 0.0) + self.noise))
+
+
+def lay_out(
+    bank: ItemBank,
+    target: Target,
+    prior: tuple[float, float],
+    by: str | None,
+    spread: Spread,
+    samples: tuple[int, ...] | None,
+) -> Layout:
+    """Work out what a test needs."""
+    nodes = grid(*prior)
+    table = tables(bank, nodes, residual=spread.residual)
+    facet = facets(bank, table, by, whole=not any(spread[:3]))
+    measured = target.on(bank, table, facet)
+    noise = np.zeros((len(facet.names), len(nodes)))
+    if measured.item is not None:
+        for k in range(len(facet.names)):
+            rows = facet.of_item == k
+            noise[k] = measured.member[rows] ** 2 @ table.variance[rows]
+    order = np.argsort(facet.of_item, kind="stable")
+    starts = np.searchsorted(facet.of_item[order], np.arange(len(facet.names) + 1))
+    each = [table] if samples is None else [tables(bank, nodes, n, spread.residual) for n in samples]
+    options = tuple(_candidates(bank, t, order, starts) for t in each)
+    return Layout(bank, prior_of(facet, bank, prior, spread), table, facet, measured, noise, order, options)
+
+
+def _candidates(bank: ItemBank, table: Tables, order: np.ndarray, starts: np.ndarray) -> Candidates:
+    mean = table.mean[order]
+    # The square of a 0/1 answer is the answer.
+    return Candidates(mean, mean if bank.likelihood == "bernoulli" else table.variance[order] + mean**2, starts)
+
+
+def known(layout: Layout, answers: tuple[Answer, ...], expected: tuple[int, ...] = ()) -> Known:
+    """What answers say, in whichever order they came.
+
+    ``expected``: positions of questions that are out, taken as answered the way that tells most likely nothing new
+    about the mean, so that the next question does not ask the same.
+    """
+    likelihood, values, noise = _likelihood(layout, answers)
+    answered = np.array(sorted(_position(layout, a.item) for a in answers if a.value is not None), int)
+    constant = sum(float(layout.target.member[j]) * s for j, s in _shares(layout, answers))
+    with jax.enable_x64(True):
+        found = beliefs.posterior(layout.prior, layout.table.nodes, likelihood)
+        for j in expected:
+            likelihood = likelihood + _as_expected(layout, found, j)
+            found = beliefs.posterior(layout.prior, layout.table.nodes, likelihood)
+        belief = believed(found, layout.table.nodes, values)
+    left = float(np.maximum((noise * belief.weight).sum(), 0.0))
+    return Known(found, values, constant, belief, left, answered)
+
+
+def _position(layout: Layout, item: str) -> int:
+    return int(layout.bank.items.index.get_loc(item))
+
+
+def _shares(layout: Layout, answers: tuple[Answer, ...]) -> list[tuple[int, float]]:
+    pairs = [(_position(layout, a.item), a) for a in answers if a.value is not None]
+    return [(j, float(a.value) / (a.trials or 1)) for j, a in sorted(pairs, key=lambda p: p[0]) if a.value is not None]
+
+
+def _likelihood(layout: Layout, answers: tuple[Answer, ...]) -> tuple[Floats, Floats, Floats]:
+    """Log likelihood by facet; the target's values and the answers' variance without what is answered."""
+    table, facet, target = layout.table, layout.facet, layout.target
+    likelihood = np.zeros((len(facet.names), len(table.nodes)))
+    values, noise = target.values.copy(), layout.noise.copy()
+    # By position, so that the sums do not depend on the order in which answers came.
+    for j, a in sorted(((_position(layout, a.item), a) for a in answers if a.value is not None), key=lambda p: p[0]):
+        k = facet.of_item[j]
+        likelihood[k] += answer_curve(layout.bank, table, j, float(a.value or 0.0) / (a.trials or 1), a.trials)
+        if target.item is not None:
+            values[k] -= target.member[j] * target.item[j]
+            noise[k] -= target.member[j] ** 2 * table.variance[j]
+    return likelihood, values, noise
+
+
+def _as_expected(layout: Layout, found: beliefs.Posterior, j: int) -> Floats:
+    """Log likelihood (F, G) of an answer that leaves the mean where it is and tells as much as is expected."""
+    k, nodes = int(layout.facet.of_item[j]), layout.table.nodes
+    q = np.exp(np.asarray(found.log_weight))
+    at, weight = np.asarray(found.at[:, k]), q[:, None] * np.asarray(found.weight[:, k])
+    centre = float((weight * at).sum())
+    variance = float((weight * (at - centre) ** 2).sum())
+    w = np.asarray(beliefs.on_grid(nodes, at, weight, len(nodes))).sum(0)
+    mean, scatter = layout.table.mean[j], layout.table.variance[j]
+    spread = float(w @ (scatter + mean**2) - (w @ mean) ** 2)
+    gain = min(float(w @ (mean * (nodes - centre))) ** 2 / max(spread, 1e-12), 0.99 * variance)
+    out = np.zeros((len(layout.facet.names), len(nodes)))
+    out[k] = -0.5 * gain / (variance * (variance - gain)) * (nodes - centre) ** 2
+    return out
+
+
+def draws(layout: Layout, found: Known, seed: int, n: int = _DRAWS) -> tuple[Floats, Floats]:
+    """Draws of the target (n,) and of the general abilities (n, D).
+
+    Abilities hang together as in the normal, each with its own marginal; answers still to come scatter.
+    """
+    rng = np.random.default_rng([seed, 37])
+    posterior = found.posterior
+    q = np.exp(np.asarray(posterior.log_weight))
+    of = np.searchsorted(np.cumsum(q), (np.arange(n) + rng.random()) / n)
+    of = np.minimum(of, len(q) - 1)
+    f, c = len(layout.facet.names), posterior.mean.shape[1]
+    abilities = np.zeros((n, c))
+    for m in range(len(q)):
+        rows = np.flatnonzero(of == m)
+        if not rows.size:
+            continue
+        covariance = np.asarray(posterior.covariance[m])
+        sd = np.sqrt(np.diag(covariance))
+        value, vector = np.linalg.eigh(covariance / np.outer(sd, sd))
+        z = rng.standard_normal((rows.size, c)) * np.sqrt(np.maximum(value, 0)) @ vector.T
+        for k in range(c):
+            w, at = np.asarray(posterior.weight[m, k]), np.asarray(posterior.at[m, k])
+            middle = np.cumsum(w) - w / 2
+            abilities[rows, k] = np.interp(z[:, k], ndtri(np.clip(middle, 1e-15, 1 - 1e-15)), at)
+    nodes = layout.table.nodes
+    total = sum(np.interp(abilities[:, k], nodes, found.values[k]) for k in range(c))
+    if layout.target.item is not None:
+        total = _with_scatter(layout, found, abilities[:, :f], np.asarray(total), rng)
+    return np.asarray(total) + found.constant, abilities[:, f:]
+
+
+def _with_scatter(layout: Layout, found: Known, abilities: Floats, total: Floats, rng: np.random.Generator) -> Floats:
+    """The sum of the answers still to come, drawn around its mean ``total``."""
+    member = layout.target.member.copy()
+    member[found.answered] = 0.0
+    n_left, each = int((member > 0).sum()), float(layout.target.member.max())
+    if not n_left:
+        return np.zeros_like(total)
+    noise = np.zeros(len(total))
+    for k in range(abilities.shape[1]):
+        rows = np.flatnonzero((layout.facet.of_item == k) & (member > 0))
+        if rows.size:
+            noise += np.interp(abilities[:, k], layout.table.nodes, member[rows] ** 2 @ layout.table.variance[rows])
+    trials = None
+    if layout.bank.likelihood in ("bernoulli", "binomial", "beta-binomial"):
+        trials = round(float(layout.bank.items["trials"].to_numpy()[member > 0].mean()))
+    return sampled(np.maximum(total, 0.0) / each, noise / each**2, n_left, trials, rng) * each
