@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bayes_irsl as bi
+from bayes_irsl import plots
 from bayes_irsl.adaptive.facets import NONE
 from bayes_irsl.adaptive.policies import expected_gains, fisher_information
 from bayes_irsl.adaptive.state import Answer, State
@@ -322,6 +323,8 @@ def test_trace_follows_the_answers():
     assert list(table.index) == list(range(6))
     assert table["sd"].iloc[-1] < table["sd"].iloc[0]
     assert ((table["lower"] <= table["mean"]) & (table["mean"] <= table["upper"])).all()
+    ax = plots.adaptive_trace(table, truth=0.5)
+    assert "truth" in ax.texts[0].get_text()
 
 
 @pytest.mark.parametrize("policy", ["random", "spanning", "fixed", "fisher", ["q3", "q1", "q2"]])
@@ -333,6 +336,59 @@ def test_other_policies_ask_each_question_once(policy):
     assert len(names) == len(set(names)) == (3 if isinstance(policy, list) else 9)
     if isinstance(policy, list):
         assert names == policy
+
+
+def test_many_sessions_at_once_choose_as_each_would_alone():
+    bank = loose_bank(3100, draws=4)
+    test = bi.AdaptiveTest(bank, stop=bi.Stop(max_items=3))
+    states = [test.start(s) for s in range(4)]
+    for step in range(4):
+        together = test.next_all(states)
+        fresh = bi.AdaptiveTest(bank, stop=bi.Stop(max_items=3))
+        alone = [fresh.next(s) for s in states]
+        assert together == alone
+        if step == 3:
+            assert together == [None] * 4
+            break
+        states = [
+            test.answer(s, item, (i + step) % 2) for i, (s, item) in enumerate(zip(states, together, strict=True))
+        ]
+
+
+def test_departures_are_learned_where_there_are_some():
+    """Half the questions of each kind; subjects' abilities for the kinds differ by .8 or not at all."""
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["one", "other"], 60)
+    learned = {}
+    for sd in (0.0, 0.8):
+        theta = rng.standard_normal((40, 1)) + sd * rng.standard_normal((40, 2))[:, (kind == "other").astype(int)]
+        y = rng.random((40, 120)) < 1 / (1 + np.exp(-(theta - rng.normal(0, 1, 120))))
+        items = pd.DataFrame({"category": kind}, index=[f"q{i}" for i in range(120)])
+        table = pd.DataFrame(y.astype(float), index=[f"s{i}" for i in range(40)], columns=items.index)
+        fit = bi.fit(bi.ItemResponse(curve="1pl"), bi.Responses.from_wide(table, items=items), progress=False)
+        learned[sd] = bi.departures(fit, by="category", refits=2, progress=False)
+    # Scales with their weights: the sd over subjects.
+    size = {k: v.category * np.sqrt(np.dot(v.weights, np.square(v.scales))) for k, v in learned.items()}
+    assert size[0.0] < 0.3
+    assert 0.5 < size[0.8] < 1.3
+
+
+def test_replay_measures_policies_on_recorded_answers():
+    responses, _ = bi.simulate_responses(24, 60, curve="1pl", seed=3)
+    found = bi.replay(
+        responses, bi.ItemResponse(curve="1pl"), folds=2, at=(5, 60), repeats=2, learn=False, progress=False
+    )
+    assert dict(found.sizes) == {"policy": 3, "subject": 24, "repeat": 2, "asked": 2}
+    table = bi.replay_summary(found).set_index(["policy", "asked"])
+    # With all questions asked nothing is left to guess.
+    assert np.allclose(table.loc[(slice(None), 60), "rmse"], 0, atol=1e-6)
+    assert (table.loc[(slice(None), 5), "coverage"] > 0.6).all()
+    with pytest.raises(InputError, match="folds"):
+        bi.replay(responses, folds=1)
+    ax = plots.replay_curves(bi.replay_summary(found))
+    assert "standard errors" in ax.texts[0].get_text()
+    with pytest.raises(InputError, match="coverage"):
+        plots.replay_curves(bi.replay_summary(found), "bias")
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

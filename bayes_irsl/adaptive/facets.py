@@ -1,7 +1,7 @@
 """Facets of a bank: questions for which a subject's ability may depart from its general one.
 
 Subjects do not follow one ability exactly: some do better on what is easy, or on what tells subjects apart sharply,
-than on the rest. A test that asks only what tells most would take that part for the whole. So abilities depart by facet,
+than on the rest. A test that asks only what tells most takes that part for the whole. So abilities depart by facet,
 a cell of difficulty and sharpness (and category where asked for), and the target counts what was not asked.
 """
 

@@ -103,6 +103,25 @@ class Candidates(NamedTuple):
     starts: np.ndarray
 
 
+def gains_of_all(questions: Candidates, beliefs: list[Believed]) -> Floats:
+    """Expected reductions (S, J) for S subjects, answers themselves not counted as parts of the target."""
+    weight = np.stack([b.weight for b in beliefs])
+    pull = np.stack([b.pull for b in beliefs])
+    out = np.zeros((len(beliefs), len(questions.mean)), np.float32)
+    for k in range(len(questions.starts) - 1):
+        rows = slice(questions.starts[k], questions.starts[k + 1])
+        if rows.start == rows.stop:
+            continue
+        mean, n = questions.mean[rows], len(beliefs)
+        both = mean @ np.concatenate([weight[:, k], pull[:, k]]).T
+        first, pulled = both[:, :n], both[:, n:]
+        whole = np.maximum(weight[:, k].sum(1), _LEAST)
+        second = first if questions.square is questions.mean else questions.square[rows] @ weight[:, k].T
+        moved = pulled - first * (pull[:, k].sum(1) / whole)
+        out[:, rows] = (moved**2 / np.maximum(second - first**2 / whole, _LEAST)).T
+    return out
+
+
 def gains(questions: Candidates, belief: Believed, own: Floats | None = None) -> Floats:
     """Expected reduction (J,) of the target's variance by the answer to each question.
 

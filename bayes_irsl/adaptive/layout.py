@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from bayes_irsl.adaptive import beliefs
 from bayes_irsl.adaptive.facets import Facets, Spread, facets, prior_of
-from bayes_irsl.adaptive.gains import Believed, Candidates, believed
+from bayes_irsl.adaptive.gains import Believed, Candidates, believed, several_believed
 from bayes_irsl.adaptive.state import Answer
 from bayes_irsl.adaptive.tables import Tables, answer_curve, grid, tables
 from bayes_irsl.adaptive.targets import Measured, Target
@@ -112,9 +112,7 @@ def known(layout: Layout, answers: tuple[Answer, ...], expected: tuple[int, ...]
     ``expected``: positions of questions that are out, taken as answered the way that tells most likely nothing new
     about the mean, so that the next question does not ask the same.
     """
-    likelihood, values, noise = _likelihood(layout, answers)
-    answered = np.array(sorted(_position(layout, a.item) for a in answers if a.value is not None), int)
-    constant = sum(float(layout.target.member[j]) * s for j, s in _shares(layout, answers))
+    likelihood, values, noise, constant, answered = _told(layout, answers)
     with jax.enable_x64(True):
         found = beliefs.posterior(layout.prior, layout.table.nodes, likelihood)
         for j in expected:
@@ -125,28 +123,44 @@ def known(layout: Layout, answers: tuple[Answer, ...], expected: tuple[int, ...]
     return Known(found, values, constant, belief, left, answered)
 
 
-def _position(layout: Layout, item: str) -> int:
-    return int(layout.bank.items.index.get_loc(item))
+def positions(bank: ItemBank) -> dict[str, int]:
+    """Where in the bank each item is."""
+    if "place" not in bank.memo:
+        bank.memo["place"] = {str(label): j for j, label in enumerate(bank.items.index)}
+    return bank.memo["place"]
 
 
-def _shares(layout: Layout, answers: tuple[Answer, ...]) -> list[tuple[int, float]]:
-    pairs = [(_position(layout, a.item), a) for a in answers if a.value is not None]
-    return [(j, float(a.value) / (a.trials or 1)) for j, a in sorted(pairs, key=lambda p: p[0]) if a.value is not None]
+def all_known(layout: Layout, every: list[tuple[Answer, ...]]) -> list[Known]:
+    """What the answers of several subjects say, worked out together."""
+    told = [_told(layout, answers) for answers in every]
+    with jax.enable_x64(True):
+        found = beliefs.posteriors(layout.prior, layout.table.nodes, np.stack([t[0] for t in told]))
+        believed_ = several_believed(found, layout.table.nodes, np.stack([t[1] for t in told]))
+        each = [jax.tree.map(lambda x: x[i], jax.device_get(found)) for i in range(len(every))]  # noqa: B023
+    return [
+        Known(p, values, constant, b, float(np.maximum((noise * b.weight).sum(), 0.0)), answered)
+        for p, b, (_, values, noise, constant, answered) in zip(each, believed_, told, strict=True)
+    ]
 
 
-def _likelihood(layout: Layout, answers: tuple[Answer, ...]) -> tuple[Floats, Floats, Floats]:
-    """Log likelihood by facet; the target's values and the answers' variance without what is answered."""
+def _told(layout: Layout, answers: tuple[Answer, ...]) -> tuple[Floats, Floats, Floats, float, np.ndarray]:
+    """Log likelihood by facet; the target's values, the answers' variance and the sum of answers that make it up,
+    without and with what is answered; positions of the answered."""
     table, facet, target = layout.table, layout.facet, layout.target
     likelihood = np.zeros((len(facet.names), len(table.nodes)))
-    values, noise = target.values.copy(), layout.noise.copy()
+    values, noise, constant = target.values.copy(), layout.noise.copy(), 0.0
+    there = [a for a in answers if a.value is not None]
+    position = positions(layout.bank)
+    place = np.array([position[a.item] for a in there], int)
     # By position, so that the sums do not depend on the order in which answers came.
-    for j, a in sorted(((_position(layout, a.item), a) for a in answers if a.value is not None), key=lambda p: p[0]):
-        k = facet.of_item[j]
-        likelihood[k] += answer_curve(layout.bank, table, j, float(a.value or 0.0) / (a.trials or 1), a.trials)
+    for j, a in sorted(zip(place.tolist(), there, strict=True), key=lambda p: p[0]):
+        k, share = facet.of_item[j], float(a.value or 0.0) / (a.trials or 1)
+        likelihood[k] += answer_curve(layout.bank, table, j, share, a.trials)
         if target.item is not None:
             values[k] -= target.member[j] * target.item[j]
             noise[k] -= target.member[j] ** 2 * table.variance[j]
-    return likelihood, values, noise
+            constant += float(target.member[j]) * share
+    return likelihood, values, noise, constant, np.sort(place)
 
 
 def _as_expected(layout: Layout, found: beliefs.Posterior, j: int) -> Floats:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from bayes_irsl import _validate as check
-from bayes_irsl.adaptive.gains import gains
+from bayes_irsl.adaptive.gains import gains, gains_of_all
 from bayes_irsl.adaptive.layout import _ANSWER_COUNTS, Known, Layout
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.errors import InputError
@@ -28,6 +28,16 @@ def expected_gains(layout: Layout, found: Known) -> Floats:
     out = np.empty((layout.bank.n_items, len(layout.options)))
     for i, option in enumerate(layout.options):
         out[layout.order, i] = gains(option, found.belief, own if layout.target.item is not None else None)
+    return out
+
+
+def gains_together(layout: Layout, found: list[Known]) -> Floats | None:
+    """The same (S, J) for S subjects; None where it must be worked out one by one."""
+    counts = layout.target.item is not None and layout.bank.n_items <= _ANSWER_COUNTS
+    if counts or len(layout.options) > 1:
+        return None
+    out = np.empty((len(found), layout.bank.n_items), np.float32)
+    out[:, layout.order] = gains_of_all(layout.options[0], [f.belief for f in found])
     return out
 
 

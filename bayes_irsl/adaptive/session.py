@@ -18,7 +18,7 @@ from bayes_irsl._options import check_seed
 from bayes_irsl.adaptive import policies, results
 from bayes_irsl.adaptive.departures import TYPICAL
 from bayes_irsl.adaptive.facets import Spread
-from bayes_irsl.adaptive.layout import Known, Layout, draws, known, lay_out
+from bayes_irsl.adaptive.layout import Known, Layout, all_known, draws, known, lay_out, positions
 from bayes_irsl.adaptive.state import State, checked_answer
 from bayes_irsl.adaptive.stopping import Stop
 from bayes_irsl.adaptive.targets import Accuracy, Better, Target
@@ -185,7 +185,8 @@ class AdaptiveTest:
         return {}
 
     def _where(self, items: Sequence[str]) -> np.ndarray:
-        where = self.bank.items.index.get_indexer(pd.Index(list(items), dtype=object))
+        place = positions(self.bank)
+        where = np.array([place.get(str(item), -1) for item in items], int)
         if (where < 0).any():
             raise check.unknown(
                 np.asarray(items, dtype=object)[where < 0], self.bank.items.index, "item of the bank is called"
@@ -230,6 +231,27 @@ class AdaptiveTest:
             state = replace(state, waiting=(*state.waiting, item if isinstance(item, str) else item[0]))
         if n is None:
             return chosen[0] if chosen else None
+        return chosen
+
+    def next_all(self, states: Sequence[State]) -> list[Any]:
+        """The next question of every session, worked out together; None where a stop rule holds."""
+        states = [self._checked(state) for state in states]
+        new = [s for s in states if self._key(s, True) not in self._kept and not s.waiting]
+        if new and self.policy in ("variance", "fisher"):
+            found = all_known(self.layout, [s.answers for s in new])
+            self._kept.update({self._key(s, True): one for s, one in zip(new, found, strict=True)})
+            if self.policy == "variance":
+                scores = policies.gains_together(self.layout, found)
+                return [self.next(state) for state in states] if scores is None else self._chosen(states, new, scores)
+        return [self.next(state) for state in states]
+
+    def _chosen(self, states: Sequence[State], new: list[State], scores: Floats) -> list[Any]:
+        """The next questions, with scores (S, J) for the new states."""
+        of = {self._key(s, True): score[:, None] for s, score in zip(new, scores, strict=True)}
+        chosen = []
+        for s in states:
+            stopped = self._stopped(s) is not None
+            chosen.append(None if stopped else self._choose(s, of.get(self._key(s, True))))
         return chosen
 
     def give(self, state: State, items: Iterable[Any]) -> State:
@@ -320,9 +342,12 @@ class AdaptiveTest:
         """Cost (J, options) of every question with every number of samples."""
         return self._costs[:, None] * np.array([1.0] if self.samples is None else self.samples, float)
 
+    def _key(self, state: State, waiting: bool) -> tuple:
+        return (state.answers, state.waiting if waiting else ())
+
     def known(self, state: State, waiting: bool = False) -> Known:
         """What the answers say; with ``waiting`` also as if those still to come had come as expected."""
-        key = (state.answers, state.waiting if waiting else ())
+        key = self._key(state, waiting)
         if key not in self._kept:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)))
@@ -367,7 +392,8 @@ class AdaptiveTest:
         n = sum(a.value is not None for a in state.answers)
         return stop.after(n, sd, width, probability, gain)
 
-    def _choose(self, state: State) -> Any:
+    def _choose(self, state: State, gain: Floats | None = None) -> Any:
+        """The question to ask; ``gain`` (J, options) where it is known already."""
         rng = np.random.default_rng([state.seed, 31, len(state.asked)])
         allowed = self.allowed(state)
         if self._shares is not None:
@@ -381,9 +407,10 @@ class AdaptiveTest:
             left = order[allowed[order]]
             j = int(left[0]) if left.size else int(rng.choice(np.flatnonzero(allowed)))
         else:
-            found = self.known(state, waiting=True)
-            of = policies.expected_gains if self.policy == "variance" else policies.fisher_information
-            score = of(self.layout, found) / self.prices
+            if gain is None:
+                of = policies.expected_gains if self.policy == "variance" else policies.fisher_information
+                gain = of(self.layout, self.known(state, waiting=True))
+            score = gain / self.prices
             if self.stop.max_cost is not None:
                 left = self.stop.max_cost * (1 + 1e-9) - self.spent(state)
                 score = np.where(self.prices <= left, score, -np.inf)
