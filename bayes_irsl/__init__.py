@@ -44,6 +44,7 @@ _WHERE = {
     "ItemBank": "bank",
     "score": "scoring",
     "AdaptiveTest": "adaptive.session",
+    "AdaptiveForecast": "adaptive.forecasting",
     "departures": "adaptive.departures",
     "Stop": "adaptive.stopping",
     "replay": "adaptive.replay",

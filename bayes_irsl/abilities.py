@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from scipy.special import expit, logit
 
+from bayes_irsl.answers import LIKELIHOODS
+from bayes_irsl.curves import mean_logit, with_guessing
 from bayes_irsl.errors import InputError
 from bayes_irsl.responses import Responses
 
@@ -23,6 +28,9 @@ NOISE = 20.0
 # Cavity under which the likelihood of a whole benchmark's score is summarised, and its grid.
 CAVITY_MEAN, CAVITY_SD = 0.0, 3.0
 GRID = np.linspace(-16.0, 12.0, 1401)
+# The same for answers to the items of a bank; item draws that curves are averaged over, and answers worked on at once.
+ANSWER_GRID = np.linspace(-12.0, 12.0, 481)
+ITEM_DRAWS, ANSWERS = 100, 256
 # Error of a score without trials: what is left over is the trajectory's to learn.
 EXACT = 1e-3
 # The same of a standardised log loss.
@@ -80,6 +88,57 @@ def from_item_draws(
         estimate[k] = basis @ (np.linalg.solve(basis, mean[k]) / left)
         draws[:, k] = estimate[k] + (basis @ (vectors.T @ whitened / np.sqrt(left)[:, None])).T
     return Estimated(dimensions, estimate + centre, error, draws + centre)
+
+
+def from_answers(
+    drawn: xr.Dataset, responses: Responses, likelihood: str, squeeze: int | None, rng: np.random.Generator
+) -> Estimated:
+    """Estimates of one ability from answers, each item's curve averaged over its draws.
+
+    Parameters
+    ----------
+    drawn : Dataset
+        Draws of the items, in the order of the responses, with dim "sample".
+    """
+    n = drawn.sizes["sample"]
+    few = drawn.isel(sample=np.linspace(0, n - 1, min(n, ITEM_DRAWS)).round().astype(int))
+
+    def column(name: str) -> Floats | None:
+        if name not in few:
+            return None
+        value = few[name]
+        return np.asarray(value.broadcast_like(few["b"]).transpose("item", "sample"), np.float32)
+
+    a, b, c = np.asarray(column("a")), np.asarray(column("b")), column("c")
+    names = ["phi" if name == "log_phi" else name for name in LIKELIHOODS[likelihood].parameters]
+    rest = [np.asarray(column(name)) for name in names]
+    rest = [np.log(x) if name == "phi" else x for name, x in zip(names, rest, strict=True)]
+    answer = responses.answer.astype(float)
+    answer = answer if squeeze is None else (answer * (squeeze - 1) + 0.5) / squeeze
+    height = np.zeros((responses.n_subjects, len(ANSWER_GRID)))
+    for start in range(0, responses.n_obs, ANSWERS):
+        rows = slice(start, start + ANSWERS)
+        j = responses.item_index[rows]
+        trials = None if responses.trials is None else responses.trials[rows]
+        data = LIKELIHOODS[likelihood].prepare(answer[rows], trials)
+        floor = None if c is None else c[j]
+        found = _averaged(data, a[j], b[j], floor, tuple(x[j] for x in rest), likelihood)
+        np.add.at(height, responses.subject_index[rows], np.asarray(found, float))
+    density = height - 0.5 * ((ANSWER_GRID - CAVITY_MEAN) / CAVITY_SD) ** 2
+    mean, error = _without_cavity(density, ANSWER_GRID)
+    draws = mean[:, None] + np.sqrt(error)[:, None] * rng.standard_normal((n, len(mean), 1))
+    return Estimated(("ability",), mean[:, None], error[:, None, None], draws)
+
+
+@partial(jax.jit, static_argnames=("likelihood",))
+def _averaged(data: Any, a: Any, b: Any, c: Any, rest: tuple[Any, ...], likelihood: str) -> Any:
+    """Log likelihood (n, G) of answers, averaged over draws."""
+    eta = mean_logit(jnp.asarray(ANSWER_GRID, jnp.float32)[:, None], a[:, None], b[:, None])
+    if c is not None:
+        eta = with_guessing(eta, (jnp.log(c) - jnp.log1p(-c))[:, None])
+    at = jax.tree.map(lambda x: x[:, None, None], data)
+    terms = LIKELIHOODS[likelihood].log_density(at, jnp.clip(eta, -60.0, 60.0), *(p[:, None] for p in rest))
+    return jax.nn.logsumexp(terms, axis=-1) - jnp.log(terms.shape[-1])
 
 
 def with_losses(
@@ -172,10 +231,15 @@ def count_estimates(successes: Floats, trials: Floats, chance: Floats) -> tuple[
     k, n = np.asarray(successes, float)[:, None], np.asarray(trials, float)[:, None]
     tail = np.log1p(-chance)[:, None] - np.logaddexp(0, GRID)
     density = k * np.log(mu) + (n - k) * tail - 0.5 * ((GRID - CAVITY_MEAN) / CAVITY_SD) ** 2
+    return _without_cavity(density, GRID)
+
+
+def _without_cavity(density: Floats, grid: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance (n,) of normal summaries of likelihoods, from log densities (n, G) under the cavity."""
     weight = np.exp(density - density.max(1, keepdims=True))
     weight /= weight.sum(1, keepdims=True)
-    mean = weight @ GRID
+    mean = weight @ grid
     # A grid step is the least that the moments can resolve.
-    variance = np.maximum((weight * (GRID - mean[:, None]) ** 2).sum(1), (GRID[1] - GRID[0]) ** 2 / 4)
+    variance = np.maximum((weight * (grid - mean[:, None]) ** 2).sum(1), (grid[1] - grid[0]) ** 2 / 4)
     error = 1 / np.maximum(1 / variance - 1 / CAVITY_SD**2, LEAST_INFORMATION / CAVITY_SD**2)
     return error * (mean / variance - CAVITY_MEAN / CAVITY_SD**2), error

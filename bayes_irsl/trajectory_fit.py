@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_irsl.abilities import Estimated, chance_of, from_item_draws, from_scores, is_aggregate, with_losses
+from bayes_irsl.abilities import (
+    Estimated,
+    chance_of,
+    from_answers,
+    from_item_draws,
+    from_scores,
+    is_aggregate,
+    with_losses,
+)
 from bayes_irsl.cells import problem
 from bayes_irsl.covariates import Layout, layout
 from bayes_irsl.errors import InputError
@@ -109,7 +117,7 @@ def _in_stages(
         posterior, constant = _score_items(responses), _score_facts(responses, floor)
     else:
         posterior, constant, diagnostics = item_stage(spec.items, responses, run, anchor)
-        estimated = _from_items(posterior)
+        estimated = _from_items(posterior) if anchor is None else _on_the_bank(spec.items, posterior, responses, run)
         shared = _question_error(spec, responses, place, posterior, constant, estimated.dimensions)
         if shared is not None:
             own, draws = less_shared(estimated.error, estimated.draws, estimated.mean, shared)
@@ -214,16 +222,23 @@ def _sampler(run: Run) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
+def _on_the_bank(spec: ItemResponse, posterior: xr.Dataset, responses: Responses, run: Run) -> Estimated:
+    """Estimates on the scale of an anchoring bank, from the answers and the draws of the items.
+
+    Draws of abilities will not do: few answers leave the sd of their prior in doubt, which cannot be taken out then.
+    """
+    items = spec.resolve(responses)
+    rng = np.random.default_rng([run.seed, 9])
+    drawn = posterior.stack(sample=("chain", "draw")).sel(item=np.asarray(responses.items.index, dtype=str))
+    return from_answers(drawn, responses, items.likelihood, items.squeeze, rng)
+
+
 def _from_items(posterior: xr.Dataset) -> Estimated:
     """Estimates on the scale of the items, on which calibration subjects have sd 1."""
     theta = (
         posterior["theta"].stack(sample=("chain", "draw")).transpose("sample", "subject", ...).to_numpy().astype(float)
     )
     if "dimension" not in posterior["theta"].dims:
-        if "mean_theta" in posterior:
-            # On a bank's scale subjects have a mean and an sd of their own.
-            centre, size = (float(posterior[name].mean()) for name in ("mean_theta", "sd_theta"))
-            return from_item_draws(theta[..., None], np.full((1, 1), size**2), ("ability",), centre)
         return from_item_draws(theta[..., None], np.ones((1, 1)), ("ability",))
     names = tuple(posterior["dimension"].to_numpy().astype(str).tolist())
     if "correlation" in posterior:

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy import stats
 from scipy.special import expit, logit
 
 import bayes_irsl as bi
-from bayes_irsl.abilities import count_estimates, from_item_draws, from_scores, is_aggregate
+from bayes_irsl.abilities import count_estimates, from_answers, from_item_draws, from_scores, is_aggregate
 from bayes_irsl.errors import InputError
 from bayes_irsl.forecasts.score_table import score_table
 
@@ -109,3 +110,25 @@ def test_score_table_by_hand():
     assert found.loc[("a", "w"), "score"] == 1
     assert found.loc[("b", "m"), "compute"] == 6 * 2e9 * 1e10
     assert ("b", "w") not in found.index
+
+
+def test_few_answers_to_a_banks_items_are_summarised_as_the_bank_scores_them():
+    """Draws of abilities would not do: their prior's sd is in doubt, and cannot be taken out again."""
+    rng = np.random.default_rng(0)
+    a, b = np.exp(0.3 * rng.standard_normal((50, 80))), rng.normal(0, 1, 80) + 0.2 * rng.standard_normal((50, 80))
+    table = pd.DataFrame(
+        np.full((6, 80), np.nan), index=[f"s{i}" for i in range(6)], columns=[f"q{j}" for j in range(80)]
+    )
+    for i in range(6):
+        for j in rng.choice(80, 15, replace=False):
+            table.iloc[i, j] = float(rng.random() < expit(i / 2 - 1 - b[0, j]))
+    r = bi.Responses.from_wide(table)
+    order = r.items.index.str[1:].astype(int)
+    drawn = xr.Dataset({"a": (("sample", "item"), a[:, order]), "b": (("sample", "item"), b[:, order])})
+    found = from_answers(drawn, r, "bernoulli", None, rng)
+    bank = bi.ItemBank(a, b, pd.DataFrame(index=[f"q{j}" for j in range(80)]))
+    scored = bi.score(bank, r, prior=(0.0, 3.0), benchmarks=False)
+    # What the cavity Normal(0, 3) adds again to the estimates.
+    precision = 1 / found.error[:, 0, 0] + 1 / 9
+    assert found.mean[:, 0] / found.error[:, 0, 0] / precision == pytest.approx(scored["ability_mean"].values, abs=0.01)
+    assert 1 / np.sqrt(precision) == pytest.approx(scored["ability_sd"].values, rel=0.01)

@@ -209,7 +209,7 @@ def test_a_trajectory_on_a_banks_scale():
     for draws, truth in ((level, true_level), (gain, true_gain)):
         assert np.quantile(draws, 0.01) < truth < np.quantile(draws, 0.99)
     truth = expit(a * (-1.2 + 0.7 * 2 - b)).mean()
-    found = bi.forecast(fit, compute=10**23.5)
+    found = bi.forecast(fit, compute=10**23.5, mass=0.98)
     assert found["accuracy_lower"].item() < truth < found["accuracy_upper"].item()
     with pytest.raises(InputError, match="anchor goes with answers to items"):
         bi.fit(bi.AbilityTrajectory(), new, anchor=bank, method="nuts")

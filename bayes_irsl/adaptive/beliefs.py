@@ -187,6 +187,21 @@ def _normal_marginal(mean: Array, variance: Array) -> tuple[Array, Array]:
     return mean[:, None] + jnp.sqrt(variance + _LEAST)[:, None] * step, weight
 
 
+def as_expected(found: Posterior, nodes: Floats, k: int, mean: Floats, variance: Floats) -> Floats:
+    """Log likelihood (G,) of an answer to come, with mean and variance (G,) given ability k, for choosing what follows.
+
+    It leaves the ability's mean where it is and narrows it by as much as the answer is expected to.
+    """
+    q = np.exp(np.asarray(found.log_weight))
+    at, weight = np.asarray(found.at[:, k]), q[:, None] * np.asarray(found.weight[:, k])
+    centre = float((weight * at).sum())
+    spread = float((weight * (at - centre) ** 2).sum())
+    w = np.asarray(on_grid(nodes, at, weight, len(nodes))).sum(0)
+    scatter = float(w @ (variance + mean**2) - (w @ mean) ** 2)
+    gain = min(float(w @ (mean * (nodes - centre))) ** 2 / max(scatter, 1e-12), 0.99 * spread)
+    return -0.5 * gain / (spread * (spread - gain)) * (nodes - centre) ** 2
+
+
 @partial(jax.jit, static_argnames=("size",))
 def on_grid(nodes: Array, at: Array, weight: Array, size: int) -> Array:
     """Weights (..., FINE) moved to the grid (..., size), shared between neighbours: what is linear stays exact."""

@@ -116,7 +116,9 @@ def known(layout: Layout, answers: tuple[Answer, ...], expected: tuple[int, ...]
     with jax.enable_x64(True):
         found = beliefs.posterior(layout.prior, layout.table.nodes, likelihood)
         for j in expected:
-            likelihood = likelihood + _as_expected(layout, found, j)
+            k = int(layout.facet.of_item[j])
+            curves = layout.table.mean[j], layout.table.variance[j]
+            likelihood[k] += beliefs.as_expected(found, layout.table.nodes, k, *curves)
             found = beliefs.posterior(layout.prior, layout.table.nodes, likelihood)
         belief = believed(found, layout.table.nodes, values)
     left = float(np.maximum((noise * belief.weight).sum(), 0.0))
@@ -161,22 +163,6 @@ def _told(layout: Layout, answers: tuple[Answer, ...]) -> tuple[Floats, Floats, 
             noise[k] -= target.member[j] ** 2 * table.variance[j]
             constant += float(target.member[j]) * share
     return likelihood, values, noise, constant, np.sort(place)
-
-
-def _as_expected(layout: Layout, found: beliefs.Posterior, j: int) -> Floats:
-    """Log likelihood (F, G) of an answer that leaves the mean where it is and tells as much as is expected."""
-    k, nodes = int(layout.facet.of_item[j]), layout.table.nodes
-    q = np.exp(np.asarray(found.log_weight))
-    at, weight = np.asarray(found.at[:, k]), q[:, None] * np.asarray(found.weight[:, k])
-    centre = float((weight * at).sum())
-    variance = float((weight * (at - centre) ** 2).sum())
-    w = np.asarray(beliefs.on_grid(nodes, at, weight, len(nodes))).sum(0)
-    mean, scatter = layout.table.mean[j], layout.table.variance[j]
-    spread = float(w @ (scatter + mean**2) - (w @ mean) ** 2)
-    gain = min(float(w @ (mean * (nodes - centre))) ** 2 / max(spread, 1e-12), 0.99 * variance)
-    out = np.zeros((len(layout.facet.names), len(nodes)))
-    out[k] = -0.5 * gain / (variance * (variance - gain)) * (nodes - centre) ** 2
-    return out
 
 
 def draws(layout: Layout, found: Known, seed: int, n: int = _DRAWS) -> tuple[Floats, Floats]:
