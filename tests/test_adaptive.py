@@ -224,6 +224,8 @@ def test_cat_11_without_any_calibration_questions_come_at_random_and_it_says_so(
     orders = [[a.item for a in play(test, dict.fromkeys(bank.items.index, 1), seed=s).answers] for s in (0, 1)]
     assert orders[0] != orders[1]
     assert any("not calibrated" in note for note in test.notes)
+    assert "max_items" in repr(test)
+    assert "not calibrated" in repr(test)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------

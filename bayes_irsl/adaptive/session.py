@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,13 @@ import xarray as xr
 
 from bayes_irsl import _validate as check
 from bayes_irsl._options import check_seed
-from bayes_irsl.adaptive import policies, results
+from bayes_irsl.adaptive import policies, results, rules
 from bayes_irsl.adaptive.departures import TYPICAL
 from bayes_irsl.adaptive.facets import Spread
-from bayes_irsl.adaptive.layout import Known, Layout, all_known, draws, known, lay_out, positions
+from bayes_irsl.adaptive.layout import Known, Layout, all_known, known, lay_out, positions
 from bayes_irsl.adaptive.state import State, checked_answer
 from bayes_irsl.adaptive.stopping import Stop
-from bayes_irsl.adaptive.targets import Accuracy, Better, Target
+from bayes_irsl.adaptive.targets import Accuracy, Target
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.errors import InputError
 from bayes_irsl.spec import LIKELIHOODS as KINDS
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.floating]
 _KEPT = 16  # states whose answers are kept worked out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdaptiveTest:
     """Ask a new subject the questions that tell most about a target.
 
@@ -120,10 +120,10 @@ class AdaptiveTest:
                 f"(this one is {self.bank.likelihood!r})"
             )
         object.__setattr__(self, "exclude", tuple(str(item) for item in self.exclude))
-        self._where(list(self.exclude))
+        self.where(list(self.exclude))
         if self.by is not None and self.by not in self.bank.items:
             raise check.unknown([self.by], self.bank.items.columns, "column of the bank's items")
-        self._costs, self._shares, self._order  # noqa: B018
+        self.costs, self.shares, self.order  # noqa: B018
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -133,6 +133,13 @@ class AdaptiveTest:
         if "prior_led" in self.bank.items and (share := float(self.bank.items["prior_led"].mean())) > 0.5:
             return (f"{share:.0%} of the questions are hardly calibrated: their curves are mostly the prior's",)
         return ()
+
+    def __repr__(self) -> str:
+        policy = self.policy if isinstance(self.policy, str) else f"a list of {len(self.policy)} items"
+        rules = {f.name: value for f in fields(self.stop) if (value := getattr(self.stop, f.name))}
+        lines = [f"AdaptiveTest of {self.bank.n_items:,} items", f"  target: {self.target}", f"  policy: {policy}"]
+        lines.append(f"  stop: {rules or 'when the bank is exhausted'}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     # What is worked out once.
 
@@ -158,33 +165,33 @@ class AdaptiveTest:
         return h.hexdigest()[:16]
 
     @cached_property
-    def _costs(self) -> Floats:
+    def costs(self) -> Floats:
         return policies.costs(self.bank, self.cost)
 
     @cached_property
-    def _shares(self) -> pd.Series | None:
+    def shares(self) -> pd.Series | None:
         return policies.content_shares(self.bank, self.content, self.content_by, self.stop.max_items)
 
     @cached_property
-    def _order(self) -> np.ndarray | None:
+    def order(self) -> np.ndarray | None:
         """Order of the questions where the policy has one."""
         if not isinstance(self.policy, str):
-            return self._where([str(item) for item in self.policy])
+            return self.where([str(item) for item in self.policy])
         most = self.bank.n_items if self.stop.max_items is None else max(1, self.stop.max_items)
         return policies.spanning_order(self.bank, most) if self.policy == "spanning" else None
 
     @cached_property
-    def _fixed(self) -> np.ndarray:
+    def fixed(self) -> np.ndarray:
         """The best set before any answer."""
         most = min(self.bank.n_items, 100 if self.stop.max_items is None else self.stop.max_items)
         asked = replace(self, policy="variance", stop=Stop()).next(State(0, self.fingerprint), most)
-        return self._where([item if isinstance(item, str) else item[0] for item in asked or []])
+        return self.where([item if isinstance(item, str) else item[0] for item in asked or []])
 
     @cached_property
     def _kept(self) -> dict[tuple, Known]:
         return {}
 
-    def _where(self, items: Sequence[str]) -> np.ndarray:
+    def where(self, items: Sequence[str]) -> np.ndarray:
         place = positions(self.bank)
         where = np.array([place.get(str(item), -1) for item in items], int)
         if (where < 0).any():
@@ -205,7 +212,7 @@ class AdaptiveTest:
         exclude : items that this session may not ask, beside the test's own
         """
         excluded = tuple(sorted({str(item) for item in exclude}))
-        self._where(excluded)
+        self.where(excluded)
         return State(check_seed(seed), self.fingerprint, excluded=excluded)
 
     def next(self, state: State, n: int | None = None) -> Any:
@@ -224,9 +231,9 @@ class AdaptiveTest:
         self._checked(state)
         chosen: list[Any] = []
         for _ in range(1 if n is None else n):
-            if self._stopped(state) is not None:
+            if rules.stopped(self, state) is not None:
                 break
-            item = self._choose(state)
+            item = rules.choose(self, state)
             chosen.append(item)
             state = replace(state, waiting=(*state.waiting, item if isinstance(item, str) else item[0]))
         if n is None:
@@ -250,8 +257,8 @@ class AdaptiveTest:
         of = {self._key(s, True): score[:, None] for s, score in zip(new, scores, strict=True)}
         chosen = []
         for s in states:
-            stopped = self._stopped(s) is not None
-            chosen.append(None if stopped else self._choose(s, of.get(self._key(s, True))))
+            stopped = rules.stopped(self, s) is not None
+            chosen.append(None if stopped else rules.choose(self, s, of.get(self._key(s, True))))
         return chosen
 
     def give(self, state: State, items: Iterable[Any]) -> State:
@@ -259,7 +266,7 @@ class AdaptiveTest:
         names = [item if isinstance(item, str) else item[0] for item in items]
         for name in names:
             self._refuse_twice(state, name)
-        self._where(names)
+        self.where(names)
         return replace(state, waiting=(*state.waiting, *names))
 
     def answer(self, state: State, item: Any, value: Any, trials: int | None = None) -> State:
@@ -283,7 +290,7 @@ class AdaptiveTest:
         if not isinstance(item, str) and isinstance(item, tuple):
             item, trials = item[0], item[1] if trials is None else trials
         name = str(item)
-        place = int(self._where([name])[0])
+        place = int(self.where([name])[0])
         if name in (a.item for a in state.answers):
             raise InputError(f"item {name!r} is answered already in this session")
         default = int(self.bank.items["trials"].iloc[place])
@@ -292,7 +299,7 @@ class AdaptiveTest:
     def reason(self, state: State) -> str | None:
         """Why the test is over; None while it goes on."""
         self._checked(state)
-        return self._stopped(state)
+        return rules.stopped(self, state)
 
     def result(self, state: State, mass: float = 0.9) -> xr.Dataset:
         """What is known now: the target and the general abilities with equal-tailed intervals.
@@ -318,11 +325,11 @@ class AdaptiveTest:
 
     def spent(self, state: State) -> float:
         """Cost of the questions asked."""
-        where = self._where(state.asked)
+        where = self.where(state.asked)
         if self.samples is None:
-            return float(self._costs[where].sum())
+            return float(self.costs[where].sum())
         each = [a.trials or min(self.samples) for a in state.answers] + [min(self.samples)] * len(state.waiting)
-        return float(self._costs[where] @ np.array(each, float)) if len(where) else 0.0
+        return float(self.costs[where] @ np.array(each, float)) if len(where) else 0.0
 
     # Inside.
 
@@ -340,7 +347,7 @@ class AdaptiveTest:
     @cached_property
     def prices(self) -> Floats:
         """Cost (J, options) of every question with every number of samples."""
-        return self._costs[:, None] * np.array([1.0] if self.samples is None else self.samples, float)
+        return self.costs[:, None] * np.array([1.0] if self.samples is None else self.samples, float)
 
     def _key(self, state: State, waiting: bool) -> tuple:
         return (state.answers, state.waiting if waiting else ())
@@ -351,70 +358,9 @@ class AdaptiveTest:
         if key not in self._kept:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = known(self.layout, state.answers, tuple(self._where(key[1]).tolist()))
+            self._kept[key] = known(self.layout, state.answers, tuple(self.where(key[1]).tolist()))
         return self._kept[key]
 
     def allowed(self, state: State) -> np.ndarray:
         """Which questions (J,) may be asked now, content shares aside."""
-        allowed = np.ones(self.bank.n_items, bool)
-        allowed[self._where([*state.asked, *state.excluded, *self.exclude])] = False
-        if self._order is not None and not isinstance(self.policy, str):
-            only = np.zeros_like(allowed)
-            only[self._order] = True
-            allowed &= only
-        if self._shares is not None:
-            labels = np.asarray(self.bank.items[self.content_by].astype(str))
-            allowed &= np.isin(labels, self._shares.index[self._shares > 0])
-        if self.stop.max_cost is not None:
-            left = self.stop.max_cost * (1 + 1e-9) - self.spent(state)
-            affordable = self.prices.min(1) <= left
-            if (allowed & affordable).any():
-                allowed &= affordable
-        return allowed
-
-    def _stopped(self, state: State) -> str | None:
-        allowed, stop = self.allowed(state), self.stop
-        cheapest = float(self.prices[allowed].min()) if allowed.any() else None
-        reason = stop.before(len(state.asked), self.spent(state), cheapest)
-        if reason is not None or (stop.sd, stop.width, stop.probability, stop.min_gain) == (None,) * 4:
-            return reason
-        found = self.known(state, waiting=True)
-        sd, width, probability, gain = found.sd, np.inf, None, 1.0
-        if isinstance(self.target, Better):
-            sd = float(np.hypot(sd, self.target.sd))
-        if stop.width is not None or stop.probability is not None:
-            target, _ = draws(self.layout, found, state.seed)
-            width = float(np.diff(np.quantile(target, [0.05, 0.95]))[0])
-            probability = results.probability_better(self.target, target)
-        if stop.min_gain is not None:
-            best = policies.expected_gains(self.layout, found)[allowed].max()
-            gain = 1 - np.sqrt(max(1 - best / max(found.sd**2, 1e-300), 0.0))
-        n = sum(a.value is not None for a in state.answers)
-        return stop.after(n, sd, width, probability, gain)
-
-    def _choose(self, state: State, gain: Floats | None = None) -> Any:
-        """The question to ask; ``gain`` (J, options) where it is known already."""
-        rng = np.random.default_rng([state.seed, 31, len(state.asked)])
-        allowed = self.allowed(state)
-        if self._shares is not None:
-            labels = np.asarray(self.bank.items[self.content_by].astype(str))
-            allowed = policies.due(labels, self._shares, self._where(state.asked), allowed)
-        option = 0
-        if self.policy == "random" or rng.random() < self.explore:
-            j = int(rng.choice(np.flatnonzero(allowed)))
-        elif self._order is not None or self.policy == "fixed":
-            order = self._fixed if self._order is None else self._order
-            left = order[allowed[order]]
-            j = int(left[0]) if left.size else int(rng.choice(np.flatnonzero(allowed)))
-        else:
-            if gain is None:
-                of = policies.expected_gains if self.policy == "variance" else policies.fisher_information
-                gain = of(self.layout, self.known(state, waiting=True))
-            score = gain / self.prices
-            if self.stop.max_cost is not None:
-                left = self.stop.max_cost * (1 + 1e-9) - self.spent(state)
-                score = np.where(self.prices <= left, score, -np.inf)
-            j = policies.best(score.max(1), allowed, rng, self.among)
-            option = int(score[j].argmax())
-        item = str(self.bank.items.index[j])
-        return item if self.samples is None else (item, int(self.samples[option]))
+        return rules.allowed(self, self._checked(state))
