@@ -29,6 +29,11 @@ def arguments(fit: Fit, draws: int, seed: int) -> dict[str, Any]:
     posterior = fit.tree["posterior"].to_dataset().stack(sample=("chain", "draw"))
     n = posterior.sizes["sample"]
     thin = posterior.isel(sample=np.sort(np.random.default_rng(seed).choice(n, min(draws, n), replace=False)))
+    return from_draws(fit, thin, posterior)
+
+
+def from_draws(fit: Fit, thin: xr.Dataset, posterior: xr.Dataset) -> dict[str, Any]:
+    """The same with the draws of ``thin``, dim "sample", out of the fit's whole posterior."""
 
     def column(name: str) -> np.ndarray | None:
         if name not in thin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,28 +10,25 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
-from bayes_irsl.adaptive import beliefs
+from bayes_irsl.adaptive import beliefs, judging
 from bayes_irsl.adaptive.beliefs import Prior
 from bayes_irsl.adaptive.facets import Spread, facets, prior_of
-from bayes_irsl.adaptive.tables import further, grid, of_items, quasi_likelihood, tables
+from bayes_irsl.adaptive.judging import Judged
+from bayes_irsl.adaptive.tables import further, grid, quasi_likelihood, tables
 from bayes_irsl.bank import ItemBank
 from bayes_irsl.errors import InputError
-from bayes_irsl.fitting import fit as refit
 
 if TYPE_CHECKING:
     from bayes_irsl.fitting import Fit
 
 Array = Any
 Floats = npt.NDArray[np.floating]
-Judged = tuple[np.ndarray, Floats, Floats, Floats]
 
 SCALES = (0.5, 1.0, 2.0, 4.0)
 SCALE_PRIOR = (3.0, 5.0, 2.0, 0.5)  # as of subjects already seen
 TYPICAL = Spread(0.3, 0.3, 0.15, (0.05, 0.3), SCALES, tuple(p / sum(SCALE_PRIOR) for p in SCALE_PRIOR))
 _CENTRE, _LOOSE = np.log(0.2), 1.0  # of the sds' prior, in logs
-_SUBJECTS, _ITEMS, _DRAWS, _MANY = 64, 6000, 100, 200
 _SHARES, _LOGITS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3), (0.0, 0.2, 0.4, 0.6, 0.8, 1.2, 1.6, 2.0)
 
 
@@ -46,8 +43,9 @@ def departures(
 ) -> Spread:
     """How far subjects depart from one ability: most probable given the calibration's answers.
 
-    A subject's answers are judged by curves that have not seen them: the calibration is repeated (by Laplace) without a
-    part of its subjects. Where it has more than 200 of them, one subject matters little, and it is taken as it is.
+    A subject's answers are judged by curves that have not seen them. For 0/1 answers the bank's draws are reweighted;
+    for counts and probabilities, where one answer may be most of what is known of an item's precision, the fit is
+    repeated without a part of its subjects.
 
     Parameters
     ----------
@@ -58,7 +56,7 @@ def departures(
     by : str, optional
         Column of the items by which abilities may depart too; left out where the items do not have it.
     refits : int
-        Parts that the subjects are split into.
+        Parts that the subjects are split into for counts and probabilities.
     seed : int
     progress : bool
 
@@ -70,7 +68,10 @@ def departures(
     bank = ItemBank.from_fit(fit, seed=seed) if bank is None else bank
     nodes = grid(*bank.prior)
     facet = facets(bank, tables(bank, nodes), by if by in bank.items else None)
-    judged = list(judged_answers(fit, bank, nodes, refits, seed, progress))
+    if bank.likelihood == "bernoulli":
+        judged = list(judging.by_reweighting(fit, bank, nodes, seed))
+    else:
+        judged = list(judging.by_refitting(fit, bank, nodes, refits, seed, progress))
     if not judged:
         raise InputError("the fit has no subject with answers: nothing can be learned of departures")
     residual = (0.0, 0.0) if bank.likelihood == "bernoulli" else _residual(judged, nodes, bank.prior)
@@ -144,36 +145,3 @@ def _residual(judged: list[Judged], nodes: Floats, prior: tuple[float, float]) -
         total = [np.maximum(v0 + further(mu, t), 1e-9) for t in tried]
         found = tried[int(np.argmax([-0.5 * (np.log(v) + r2 / v).sum() for v in total]))]
     return found
-
-
-def judged_answers(fit: Fit, bank: ItemBank, nodes: Floats, refits: int, seed: int, progress: bool) -> Iterator[Judged]:
-    """By calibration subject: bank positions (n,), mean and variance (n, G) of its answers under curves that have not
-    seen them, and the answers as shares (n,). At most so many subjects and items, at random."""
-    rng = np.random.default_rng([seed, 29])
-    responses = fit.responses
-    answered = np.flatnonzero(np.bincount(responses.subject_index, minlength=responses.n_subjects) > 0)
-    where = bank.items.index.get_indexer(responses.items.index)
-    kept = where >= 0
-    kept[rng.permutation(responses.n_items)[_ITEMS:]] = False
-    order, starts = responses.by_subject()
-    subjects = rng.permutation(answered)
-    parts: list[np.ndarray] = [subjects[:_SUBJECTS]]
-    as_it_is = len(answered) > _MANY or len(answered) < 2 * refits
-    if not as_it_is:
-        parts = np.array_split(subjects, refits)
-    for part in tqdm(parts, desc="departures", unit="refit", disable=not progress or as_it_is, leave=False):
-        judge = bank
-        if not as_it_is:
-            rest = np.ones(responses.n_subjects, bool)
-            rest[part] = False
-            again = refit(fit.spec, responses.select(subjects=rest), method="laplace", seed=seed, progress=False)
-            judge = ItemBank.from_fit(again, draws=_DRAWS, seed=seed)
-        place = judge.items.index.get_indexer(responses.items.index)
-        for s in part:
-            rows = order[starts[s] : starts[s + 1]]
-            rows = rows[(kept & (place >= 0))[responses.item_index[rows]]]
-            j = responses.item_index[rows]
-            if len(j):
-                trials = np.ones(len(j)) if responses.trials is None else responses.trials[rows].astype(float)
-                mean, variance = of_items(judge, place[j], trials, nodes)
-                yield where[j], mean, variance, responses.answer[rows] / trials

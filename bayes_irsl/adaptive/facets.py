@@ -75,8 +75,9 @@ def facets(bank: ItemBank, table: Tables, by: str | None, whole: bool = False) -
     mean, sd = bank.prior
     near = np.abs(table.nodes - mean) <= _CENTRAL * sd
     height = table.mean[:, near].mean(1)
-    steps, scatter = np.diff(table.mean[:, near], axis=1), table.variance[:, near][:, 1:]
-    slope, information = np.abs(steps).max(1), (steps**2 / np.maximum(scatter, 1e-9)).max(1)
+    slope = np.abs(np.diff(table.mean[:, near], axis=1)).max(1)
+    # Samples that an answer is worth: 1 for 0/1 answers.
+    worth = table.mean[:, near] * (1 - table.mean[:, near]) / np.maximum(table.variance[:, near], 1e-9)
     dimension = np.asarray(bank.items["dimension"].astype(str))
     labels = np.asarray(bank.items[by].astype(str)) if by else np.full(bank.n_items, "")
     groups = pd.Series(labels).groupby(dimension).nunique().sum()
@@ -88,7 +89,7 @@ def facets(bank: ItemBank, table: Tables, by: str | None, whole: bool = False) -
             "dimension": dimension,
             "category": labels,
             "difficulty": _steps(-height, hard, dimension),
-            "sharpness": _steps(information, sharp, dimension),
+            "sharpness": _steps(slope * np.sqrt(worth.mean(1)), sharp, dimension),
             "link": column(bank, "link").astype(int),
         }
     )
