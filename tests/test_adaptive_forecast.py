@@ -85,6 +85,7 @@ def test_what_cannot_be_used_is_refused(setting):
         ({"policy": "best"}, "policy"),
         ({"cost": "fee"}, "fee"),
         ({"cost": {"m5": -1}}, "m5"),
+        ({"stop": bi.Stop(width=0.1)}, "max_cost"),
     ):
         with pytest.raises(InputError, match=says):
             plan_of(setting, **options)
@@ -94,6 +95,8 @@ def test_what_cannot_be_used_is_refused(setting):
     with pytest.raises(InputError, match="no column 'params'"):
         bi.AdaptiveForecast(bank, trend, table, {"params": 1e9, "tokens": 1e11})
     plan = plan_of(setting)
+    with pytest.raises(InputError, match="no state of this plan"):
+        plan.next(type(plan.start())(0, "another"))
     state = plan.answer(plan.start(), ("m5", "q1"), 1)
     for pair, says in ((("m5", "q1"), "already"), (("m1", "q1"), "m1"), (("m5", "z"), "z")):
         with pytest.raises(InputError, match=says):

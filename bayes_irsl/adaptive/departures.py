@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from bayes_irsl import _validate as check
 from bayes_irsl.adaptive import beliefs, judging
 from bayes_irsl.adaptive.beliefs import Prior
 from bayes_irsl.adaptive.facets import Spread, facets, prior_of
@@ -54,7 +55,7 @@ def departures(
     bank : ItemBank, optional
         The bank made of it.
     by : str, optional
-        Column of the items by which abilities may depart too; left out where the items do not have it.
+        Column of the items by which abilities may depart too.
     refits : int
         Parts that the subjects are split into for counts and probabilities.
     seed : int
@@ -66,8 +67,10 @@ def departures(
         For ``AdaptiveTest(bank, departures=...)``, with the same ``by``.
     """
     bank = ItemBank.from_fit(fit, seed=seed) if bank is None else bank
+    if by is not None and by not in bank.items:
+        raise check.unknown([by], bank.items.columns, "column of the bank's items")
     nodes = grid(*bank.prior)
-    facet = facets(bank, tables(bank, nodes), by if by in bank.items else None)
+    facet = facets(bank, tables(bank, nodes), by)
     if bank.likelihood == "bernoulli":
         judged = list(judging.by_reweighting(fit, bank, nodes, seed))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +20,8 @@ from bayes_irsl.adaptive import beliefs
 from bayes_irsl.adaptive.departures import TYPICAL
 from bayes_irsl.adaptive.facets import Facets, Spread, covariance_of_departures, facets
 from bayes_irsl.adaptive.gains import Believed, Candidates, believed, gains_of_all
-from bayes_irsl.adaptive.layout import positions
-from bayes_irsl.adaptive.policies import best
+from bayes_irsl.adaptive.layout import positions, sorted_questions
+from bayes_irsl.adaptive.policies import best, positive
 from bayes_irsl.adaptive.state import State, checked_answer
 from bayes_irsl.adaptive.stopping import Stop
 from bayes_irsl.adaptive.tables import Tables, answer_curve, grid, tables
@@ -102,6 +103,8 @@ class AdaptiveForecast:
         missing = [c for c in _PLACE if c in self.at and c not in self.checkpoints]
         if missing:
             raise InputError(f"checkpoints: no column {missing[0]!r}, which at= gives for the model to forecast")
+        if (self.stop.width, self.stop.probability, self.stop.min_gain) != (None,) * 3:
+            raise InputError(f"stop = {self.stop}: a forecast's session knows sd, max_items, max_cost and min_items")
         self.prices  # noqa: B018
 
     # What is worked out once.
@@ -112,6 +115,12 @@ class AdaptiveForecast:
         return [str(name) for name in self.checkpoints.index]
 
     @cached_property
+    def fingerprint(self) -> str:
+        """Name of the bank and checkpoints: a state of another plan is refused."""
+        text = [*self.bank.items.index, *self.names, self.bank.scale_id, repr(dict(self.at))]
+        return hashlib.sha256("\0".join(map(str, text)).encode()).hexdigest()[:16]
+
+    @cached_property
     def prices(self) -> Floats:
         """Cost (S,) of one question."""
         if self.cost is None:
@@ -119,14 +128,7 @@ class AdaptiveForecast:
         if isinstance(self.cost, str) and self.cost not in self.checkpoints:
             raise check.unknown([self.cost], self.checkpoints.columns, "column of the checkpoints")
         given = self.checkpoints[self.cost] if isinstance(self.cost, str) else pd.Series(self.cost)
-        given = given.reindex(self.checkpoints.index)
-        values = pd.to_numeric(given, errors="coerce").to_numpy(float)
-        bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
-        if bad.size:
-            raise InputError(
-                f"cost of checkpoint {self.names[bad[0]]!r}: {given.iloc[bad[0]]!r}; expected a positive number"
-            )
-        return values
+        return positive(given.reindex(self.checkpoints.index), "checkpoint")
 
     @cached_property
     def _abilities(self) -> tuple[Floats, Floats]:
@@ -185,17 +187,13 @@ class AdaptiveForecast:
 
     @cached_property
     def _questions(self) -> tuple[np.ndarray, Candidates]:
-        order = np.argsort(self.facet.of_item, kind="stable")
-        starts = np.searchsorted(self.facet.of_item[order], np.arange(len(self.facet.names) + 1))
-        mean = self.table.mean[order]
-        square = mean if self.bank.likelihood == "bernoulli" else self.table.variance[order] + mean**2
-        return order, Candidates(mean, square, starts)
+        return sorted_questions(self.bank, self.facet, self.table)
 
     # The session.
 
     def start(self, seed: int = 0) -> State:
         """State of a new session; answers are kept under "checkpoint / item"."""
-        return State(check_seed(seed), f"forecast {self.bank.scale_id} {len(self.names)}")
+        return State(check_seed(seed), self.fingerprint)
 
     def next(self, state: State, n: int | None = None) -> Any:
         """The next (checkpoint, item); None where a stop rule holds. With ``n`` a list of so many pairs for one."""
@@ -224,11 +222,13 @@ class AdaptiveForecast:
 
     def reason(self, state: State) -> str | None:
         """Why the session is over; None while it goes on."""
+        if not isinstance(state, State) or state.test != self.fingerprint:
+            raise InputError("this is no state of this plan; start one with plan.start")
         left = self._left(state)
         cheapest = float(self.prices[left.any(1)].min()) if left.any() else None
         found = self.stop.before(len(state.asked), self.spent(state), cheapest)
         if found is None and self.stop.sd is not None:
-            belief = self._believed(state)
+            belief = self._target(self._posterior(state, waiting=False))
             found = self.stop.after(len(state.answers), float(np.sqrt(belief.variance)), np.inf, None, 1.0)
         return found
 
@@ -300,9 +300,6 @@ class AdaptiveForecast:
     def _target(self, found: beliefs.Posterior, values: Floats | None = None) -> Believed:
         with jax.enable_x64(True):
             return believed(found, self.table.nodes, self._values if values is None else values)
-
-    def _believed(self, state: State) -> Believed:
-        return self._target(self._posterior(state))
 
     def _choose(self, state: State) -> tuple[str, str]:
         rng = np.random.default_rng([state.seed, 31, len(state.asked)])

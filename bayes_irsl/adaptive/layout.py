@@ -93,17 +93,20 @@ def lay_out(
         for k in range(len(facet.names)):
             rows = facet.of_item == k
             noise[k] = measured.member[rows] ** 2 @ table.variance[rows]
+    each = [table] if samples is None else [tables(bank, nodes, n, spread.residual) for n in samples]
+    questions = [sorted_questions(bank, facet, t) for t in each]
+    options = tuple(candidates for _, candidates in questions)
+    return Layout(bank, prior_of(facet, bank, prior, spread), table, facet, measured, noise, questions[0][0], options)
+
+
+def sorted_questions(bank: ItemBank, facet: Facets, table: Tables) -> tuple[np.ndarray, Candidates]:
+    """Questions in order of their facets: positions (J,), and their curves."""
     order = np.argsort(facet.of_item, kind="stable")
     starts = np.searchsorted(facet.of_item[order], np.arange(len(facet.names) + 1))
-    each = [table] if samples is None else [tables(bank, nodes, n, spread.residual) for n in samples]
-    options = tuple(_candidates(bank, t, order, starts) for t in each)
-    return Layout(bank, prior_of(facet, bank, prior, spread), table, facet, measured, noise, order, options)
-
-
-def _candidates(bank: ItemBank, table: Tables, order: np.ndarray, starts: np.ndarray) -> Candidates:
     mean = table.mean[order]
     # The square of a 0/1 answer is the answer.
-    return Candidates(mean, mean if bank.likelihood == "bernoulli" else table.variance[order] + mean**2, starts)
+    square = mean if bank.likelihood == "bernoulli" else table.variance[order] + mean**2
+    return order, Candidates(mean, square, starts)
 
 
 def known(layout: Layout, answers: tuple[Answer, ...], expected: tuple[int, ...] = ()) -> Known:

@@ -101,11 +101,16 @@ def costs(bank: ItemBank, cost: Any) -> Floats:
         found = given.loc[bank.items.index]
     else:
         raise InputError(f"cost = {type(cost).__name__}: expected a column of the bank's items, or numbers by item")
-    values = pd.to_numeric(found, errors="coerce").to_numpy(float)
+    return positive(found, "item")
+
+
+def positive(given: pd.Series, what: str) -> Floats:
+    """Costs as numbers (n,), or an error that names the first that is not positive."""
+    values = pd.to_numeric(given, errors="coerce").to_numpy(float)
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
     if bad.size:
         raise InputError(
-            f"cost of item {bank.items.index[bad[0]]!r}: {found.iloc[bad[0]]!r}; expected a positive number"
+            f"cost of {what} {str(given.index[bad[0]])!r}: {given.iloc[bad[0]]!r}; expected a positive number"
         )
     return values
 

@@ -147,8 +147,6 @@ def _one(
     test = AdaptiveTest(own, **{"target": Accuracy(), "stop": Stop(max_items=max(at)), **options})
     for p, policy in enumerate(policies):
         one = replace(test, policy=policy)
-        # Tables and target are the same for all policies.
-        one.__dict__["layout"] = test.layout
         for r in range(repeats if policy == "random" else 1):
             state = one.start(seed=int(np.random.default_rng([seed, subject, r]).integers(2**31)))
             for n in range(1, max(at) + 1):

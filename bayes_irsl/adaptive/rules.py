@@ -64,13 +64,14 @@ def choose(test: AdaptiveTest, state: State, gain: Floats | None = None) -> Any:
     free = allowed(test, state)
     if test.shares is not None:
         free = policies.due(_content(test), test.shares, test.where(state.asked), free)
-    option = 0
     if test.policy == "random" or rng.random() < test.explore:
         j = int(rng.choice(np.flatnonzero(free)))
+        option = int(test.prices[j].argmin())
     elif test.order is not None or test.policy == "fixed":
         order = test.fixed if test.order is None else test.order
         left = order[free[order]]
         j = int(left[0]) if left.size else int(rng.choice(np.flatnonzero(free)))
+        option = int(test.prices[j].argmin())
     else:
         if gain is None:
             of = policies.expected_gains if test.policy == "variance" else policies.fisher_information

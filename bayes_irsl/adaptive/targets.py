@@ -35,15 +35,12 @@ class Measured(NamedTuple):
     member : (J,)
         Weight with which a question's own answer is part of the target; 0 where it is not.
     label : str
-    bounded : bool
-        Whether the target lies between 0 and 1.
     """
 
     values: Floats
     item: Floats | None
     member: Floats
     label: str
-    bounded: bool
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Ability:
         which = _one_of(self.dimension, bank.dimensions, "dimension")
         values = np.zeros((len(facet.names) + len(bank.dimensions), len(table.nodes)))
         values[len(facet.names) + which] = table.nodes
-        return Measured(values, None, np.zeros(bank.n_items), "ability", False)
+        return Measured(values, None, np.zeros(bank.n_items), "ability")
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,8 @@ class Accuracy:
         values = _by_facet(table.mean, inside, facet, len(bank.dimensions))
         label = f"accuracy on {bank.benchmarks[_one_of(self.benchmark, bank.benchmarks, 'benchmark')]}"
         if self.population:
-            return Measured(values, None, np.zeros(bank.n_items), f"{label} (new questions)", True)
-        return Measured(values, table.mean, inside, label, True)
+            return Measured(values, None, np.zeros(bank.n_items), f"{label} (new questions)")
+        return Measured(values, table.mean, inside, label)
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class Better:
     def on(self, bank: ItemBank, table: Tables, facet: Facets) -> Measured:
         """Laid out on a bank: as the accuracy, which alone can change."""
         accuracy = Accuracy(self.benchmark).on(bank, table, facet)
-        return accuracy._replace(label=f"{accuracy.label}, less that of the other", bounded=False)
+        return accuracy._replace(label=f"{accuracy.label}, less that of the other")
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ class PassAtK:
         inside = _members(bank, self.benchmark)
         curves = _passing_curves(bank, table.nodes, int(self.k))
         values = _by_facet(curves, inside, facet, len(bank.dimensions))
-        return Measured(values, None, np.zeros(bank.n_items), f"pass@{self.k}", True)
+        return Measured(values, None, np.zeros(bank.n_items), f"pass@{self.k}")
 
 
 Target = Ability | Accuracy | Better | PassAtK
